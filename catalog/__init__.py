@@ -1,0 +1,1 @@
+"""What is asked for (catalog.yaml) and what is recorded (catalog.json, provenance.json)."""

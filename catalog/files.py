@@ -1,0 +1,99 @@
+"""Reading with a bound, and writing so that a file is either the old one or the whole new one."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+
+from catalog.errors import WriteFailedError
+
+
+class UnreadableFile(Exception):
+    """Why a file cannot be read; `missing` when there is nothing at that path."""
+
+    def __init__(self, reason: str, *, missing: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.missing = missing
+
+
+def read_bounded(path: Path, *, limit_bytes: int) -> bytes:
+    """The bytes of a regular file of at most `limit_bytes`; a pipe or a device never blocks us."""
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise UnreadableFile("is a folder, expected a file")
+        if not stat.S_ISREG(mode):
+            raise UnreadableFile("is not a regular file")
+        with path.open("rb") as stream:
+            data = stream.read(limit_bytes + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UnreadableFile("no such file", missing=True) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise UnreadableFile(f"cannot be read: {reason or error}") from None
+    if len(data) > limit_bytes:
+        raise UnreadableFile(f"is larger than the {limit_bytes:,} bytes allowed here")
+    return data
+
+
+def utf8_text(data: bytes) -> str:
+    """The text, without a byte order mark; `UnreadableFile` names line and byte of what is not."""
+    try:
+        return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+    except UnicodeDecodeError as error:
+        skipped = len(data) - len(error.object)
+        offset = error.start + skipped
+        line = data.count(b"\n", 0, offset) + 1
+        raise UnreadableFile(
+            f"byte 0x{data[offset]:02x} at offset {offset} (line {line}) is not UTF-8; "
+            "save the file as UTF-8"
+        ) from None
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Put `data` at `path`, whole and durable, or leave what was there.
+
+    A temporary sibling is written and synced, renamed over the target, and the folder synced, so a
+    kill or a power cut at any moment leaves one of the two versions. Missing folders are made.
+    """
+    temporary = path.with_name(f".tmp-{os.getpid()}-{os.urandom(6).hex()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _write_synced(temporary, data)
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        _sync_folder(path.parent)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise WriteFailedError(f"{path}: cannot be written: {reason or error}") from error
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    # 0o666 less the umask: what is published must be readable by more than its writer.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":
+        return  # a folder cannot be opened there, and the rename is durable without it
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network and FUSE file systems cannot sync a folder at all.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,298 @@
+"""The listening page: one file that plays every clip of the output folder it lies in.
+
+Everything that comes from a catalog is escaped here and nothing is trusted: a text may hold
+markup, an address may be a script. The page's own policy allows this style and this script alone.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from html import escape
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from catalog.site_assets import SCRIPT, STYLE
+
+JsonObject = dict[str, Any]
+
+MAX_CLIPS = 5000
+"""Players on one page; of a larger catalog every voice shows its first clips."""
+MAX_TEXT_CHARS = 4000
+_OPENING_CHARS = 320
+"""What shows of a text that is folded away; one that is little longer is not folded."""
+
+_COLUMNS = "Passage|Player|Text|Language|Length|Seed|Algorithm|Token contract|State"
+_UNKNOWN = '<span class="unknown">not recorded</span>'
+
+
+@dataclass(frozen=True, slots=True)
+class _Clip:
+    passage: str
+    sample: JsonObject
+    language_id: str
+    is_current: bool
+    place: int
+    """Among the clips of its voice."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    about: JsonObject
+    clips: list[_Clip]
+
+
+def build_page(name: str, catalog_json: list[JsonObject], algorithm_fingerprint: str) -> bytes:
+    """`site/index.html` for the voices of `catalog.json`: the same bytes for the same records.
+
+    `name` is that of the catalog. A clip whose record names another algorithm than
+    `algorithm_fingerprint` is told apart, not left out.
+    """
+    voices = [
+        _Voice(about, list(_clips_of(about, algorithm_fingerprint))) for about in catalog_json
+    ]
+    languages = _language_names(voices)
+    sections = (
+        _section(number, voice, languages) for number, voice in enumerate(_fair_share(voices))
+    )
+    options = "\n".join(
+        f'<option value="{escape(tag)}">{escape(said)}</option>'
+        for tag, said in sorted(languages.items(), key=lambda each: (each[1], each[0]))
+    )
+    columns = "".join(f"<span>{column}</span>" for column in _COLUMNS.split("|"))
+    page = f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover">
+<meta http-equiv="Content-Security-Policy" content="{escape(_policy())}">
+<meta name="referrer" content="no-referrer">
+<title>{escape(name)}: listening page</title>
+<link rel="icon" href="data:,">
+<style>{STYLE}</style>
+</head>
+<body data-view="cards">
+<a class="skip" href="#clips">Skip to the clips</a>
+{_top(name, voices, algorithm_fingerprint)}
+{_BAR.replace("LANGUAGES", options) if any(voice.clips for voice in voices) else ""}
+<main id="clips" tabindex="-1">
+<div class="columns" aria-hidden="true">{columns}</div>
+{"".join(sections) or '<p class="empty">No clip has been rendered yet.</p>'}
+<div class="empty" id="nothing" hidden>
+<p>No clip matches.</p>
+<button type="button">Show all clips</button>
+</div>
+</main>
+<script>{SCRIPT}</script>
+</body>
+</html>
+"""
+    return page.encode("utf-8", "replace")
+
+
+_BAR = """<div class="bar" hidden>
+<form class="filters" role="search">
+<div class="search">
+<label for="q">Search</label>
+<output for="q language state"></output>
+<input type="search" id="q" autocomplete="off" spellcheck="false"
+ placeholder="Voice, passage, text, seed, licence">
+</div>
+<label>Language
+<select id="language"><option value="">All languages</option>
+LANGUAGES
+</select></label>
+<label>State
+<select id="state"><option value="">Any state</option>
+<option value="current">Current</option>
+<option value="other">Made under another algorithm</option>
+</select></label>
+<label class="on"><input type="checkbox" id="onward"> Keep playing</label>
+<div class="views" role="group" aria-label="View">
+<button type="button" value="cards" aria-pressed="true">Cards</button>
+<button type="button" value="table" aria-pressed="false">Table</button>
+</div>
+</form>
+</div>"""
+
+
+def _clips_of(about: JsonObject, algorithm_fingerprint: str) -> Iterator[_Clip]:
+    samples = about["sample"]
+    if isinstance(samples.get("audio"), str):  # a voice with one clip, as loudkit publishes them
+        samples = {"sample": samples}
+    for place, (passage, sample) in enumerate(samples.items()):
+        language_id = (sample.get("conditioning") or {}).get("language_id")
+        yield _Clip(
+            passage,
+            sample,
+            str(language_id or about.get("language_id") or ""),
+            sample.get("algorithm_fingerprint") == algorithm_fingerprint,
+            place,
+        )
+
+
+def _fair_share(voices: list[_Voice]) -> Iterator[_Voice]:
+    """The voices with those of their clips that the page has room for, first ones first."""
+    places = sorted(clip.place for voice in voices for clip in voice.clips)
+    end = places[MAX_CLIPS] if len(places) > MAX_CLIPS else len(places)
+    for voice in voices:
+        # The first clip is kept whatever their number: a voice that cannot be heard is no page.
+        clips = [clip for clip in voice.clips if clip.place < max(end, 1)]
+        if clips:
+            yield _Voice(voice.about, clips)
+
+
+def _language_names(voices: Iterable[_Voice]) -> dict[str, str]:
+    """Names for people of the tags of all clips; a tag that no voice names stands for itself."""
+    named = {
+        str(voice.about.get("language_id")): str(voice.about.get("language")) for voice in voices
+    }
+    tags = {clip.language_id for voice in voices for clip in voice.clips}
+    return {tag: named.get(tag) or tag for tag in tags}
+
+
+def _policy() -> str:
+    """Style and script by their hashes, links at most; media is left open for file: addresses."""
+    style, script = (
+        b64encode(sha256(source.encode()).digest()).decode() for source in (STYLE, SCRIPT)
+    )
+    return (
+        f"style-src 'sha256-{style}'; script-src 'sha256-{script}'; img-src data:; "
+        "font-src 'none'; connect-src 'none'; frame-src 'none'; object-src 'none'; "
+        "worker-src 'none'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _top(name: str, voices: list[_Voice], algorithm_fingerprint: str) -> str:
+    clips = [clip for voice in voices for clip in voice.clips]
+    seconds = sum(clip.sample.get("duration_seconds") or 0.0 for clip in clips)
+    others = sum(not clip.is_current for clip in clips)
+    shown = sum(len(voice.clips) for voice in _fair_share(voices))
+    sums = [_count(sum(bool(voice.clips) for voice in voices), "voice"), _count(len(clips), "clip")]
+    sums += [f"{_length(seconds)} of audio"] if seconds else []
+    notes = []
+    if others:
+        made = "was" if others == 1 else "were"
+        notes.append(f"{_count(others, 'clip')} {made} made under another algorithm.")
+    if shown < len(clips):
+        notes.append(
+            f"This page plays the first {shown:,} of {len(clips):,} clips, "
+            "some of every voice; catalog.json lists them all."
+        )
+    return f"""<header class="top">
+<p class="kind">Listening page</p>
+<h1>{escape(name)}</h1>
+<p class="sums">{"".join(f"<span>{each}</span> " for each in sums)}
+<span>Algorithm <code>{escape(algorithm_fingerprint)}</code></span></p>
+{"".join(f'<p class="note">{note}</p>' for note in notes)}
+</header>"""
+
+
+def _section(number: int, voice: _Voice, languages: dict[str, str]) -> str:
+    about = voice.about
+    title = str(about.get("display_name") or about["name"])
+    tags = [f"<code>{escape(str(about['name']))}</code>"]
+    tags += [escape(str(about[key])) for key in ("language", "status") if about.get(key)]
+    description = str(about.get("description") or "").strip()
+    clips = "\n".join(_article(title, clip, languages) for clip in voice.clips)
+    return f"""<section class="voice" aria-labelledby="voice-{number}">
+<header class="who">
+<h2 id="voice-{number}">{escape(title)}</h2>
+<p class="tags">{"".join(f"<span>{tag}</span> " for tag in tags)}</p>
+{f'<p class="about">{escape(description)}</p>' if description else ""}
+{_source(about.get("source"))}
+</header>
+<div class="clips">
+{clips}
+</div>
+</section>
+"""
+
+
+def _source(source: JsonObject | None) -> str:
+    if not source:
+        return '<p class="none">No source is recorded.</p>'
+    name, url = str(source.get("name") or ""), str(source.get("url") or "")
+    links = _is_web(url)
+    address = f'<a href="{escape(url)}" rel="noopener noreferrer">{escape(url)}</a>'
+    rows = [("Source", escape(name)), ("Address", address if links else escape(url))]
+    rows += [(key.title(), escape(str(source.get(key) or ""))) for key in ("license", "consent")]
+    told = "\n".join(
+        f"<div><dt>{key}</dt><dd>{value or _UNKNOWN}</dd></div>" for key, value in rows
+    )
+    return f'<dl class="source">\n{told}\n</dl>'
+
+
+def _article(voice: str, clip: _Clip, languages: dict[str, str]) -> str:
+    sample = clip.sample
+    state, told = "current", "Current"
+    if not clip.is_current:
+        state, told = "other", "Made under another algorithm"
+    language = languages.get(clip.language_id) or _UNKNOWN
+    length = sample.get("duration_seconds")
+    facts = [
+        ("Language", escape(language) if clip.language_id else _UNKNOWN),
+        ("Length", _UNKNOWN if length is None else _length(length)),
+        ("Seed", _fact(sample.get("seed"))),
+        ("Algorithm", _fact(sample.get("algorithm_fingerprint"), code=True)),
+        ("Token contract", _fact(sample.get("token_contract_fingerprint"), code=True)),
+    ]
+    rows = "\n".join(f"<div><dt>{key}</dt><dd>{value}</dd></div>" for key, value in facts)
+    source = escape("../" + quote(str(sample["audio"])))
+    tag = escape(clip.language_id)
+    return f"""<article class="clip" data-language="{tag}" data-state="{state}">
+<h3>{escape(clip.passage)}</h3>
+<p class="state {state}">{told}</p>
+<audio controls preload="none" src="{source}" aria-label="{escape(f"{voice}, {clip.passage}")}">
+</audio>
+<blockquote lang="{tag}" dir="auto">{_text(str(sample["text"]))}</blockquote>
+<dl class="facts">
+{rows}
+</dl>
+</article>"""
+
+
+def _text(text: str) -> str:
+    """The text, folded away behind its opening when it is long."""
+    text = text.strip()
+    if len(text) <= _OPENING_CHARS * 4 // 3:
+        return f"<p>{escape(text)}</p>"
+    opening = text[:_OPENING_CHARS].rsplit(None, 1)[0]
+    whole = f"<p>{escape(text[:MAX_TEXT_CHARS])}</p>"
+    if len(text) > MAX_TEXT_CHARS:
+        rest = _count(len(text) - MAX_TEXT_CHARS, "character")
+        whole += f'<p class="cut">{rest} more in catalog.json</p>'
+    return (
+        f'<details><summary><span class="start">{escape(opening)}… </span>'
+        f'<span class="more all">Show all</span><span class="more less">Show less</span>'
+        f"</summary>{whole}</details>"
+    )
+
+
+def _fact(value: object, *, code: bool = False) -> str:
+    if value is None:
+        return _UNKNOWN
+    return f"<code>{escape(str(value))}</code>" if code else escape(str(value))
+
+
+def _is_web(url: str) -> bool:
+    """Whether it leads to a web page; anything else, a `javascript:` above all, is only text."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc)
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+def _length(seconds: float) -> str:
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

@@ -1,0 +1,1 @@
+"""The deterministic engine: pack -> text -> chunks -> windows -> tokens -> audio."""

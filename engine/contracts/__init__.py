@@ -1,0 +1,1 @@
+"""Token contracts: what every id means."""

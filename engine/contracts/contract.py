@@ -1,0 +1,106 @@
+"""What every token id of a pack means: one small type, the same for all contracts.
+
+A contract is data. Its fingerprint is over the meaning of ids and over nothing else: the added
+tokens with their ids, the vocabulary size, where audio begins and how a frame is laid out. Two
+packs whose ids mean the same have the same fingerprint whatever file their tokenizer came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.errors import ContractMismatchError
+
+FRAME_ORDER = ("c0[i]", "c1[2i]", "c2[4i]", "c2[4i+1]", "c1[2i+1]", "c2[4i+2]", "c2[4i+3]")
+"""Which code stands at which position of a SNAC frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenContract:
+    """The meaning of a pack's token ids.
+
+    `added_tokens` maps a special's spelling to its id. Audio ids are
+    `audio_base + position * codebook_size + code` for the positions of `FRAME_ORDER`.
+    """
+
+    name: str
+    vocabulary_size: int
+    added_tokens: Mapping[str, int]
+    audio_base: int
+    codebook_size: int
+    start_of_speech: int
+    end_of_speech: int
+    prompt_layout: tuple[str, ...]
+    tokens_per_frame: int = len(FRAME_ORDER)
+
+    def band(self, position: int) -> tuple[int, int]:
+        """The ids `[first, past)` that may stand at a position of a frame."""
+        first = self.audio_base + position * self.codebook_size
+        return first, first + self.codebook_size
+
+    def meaning(self) -> dict[str, object]:
+        """What the fingerprint is taken over."""
+        return {
+            "added_tokens": dict(sorted(self.added_tokens.items())),
+            "audio_base": self.audio_base,
+            "codebook_size": self.codebook_size,
+            "end_of_speech": self.end_of_speech,
+            "frame_order": list(FRAME_ORDER),
+            "prompt_layout": list(self.prompt_layout),
+            "start_of_speech": self.start_of_speech,
+            "tokens_per_frame": self.tokens_per_frame,
+            "vocabulary_size": self.vocabulary_size,
+        }
+
+    def fingerprint(self) -> str:
+        """The first sixteen hex digits of the sha256 over the canonical JSON of `meaning`."""
+        canonical = json.dumps(
+            self.meaning(), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+    def require(self, fingerprint: str, where: str) -> None:
+        """Refuse ids minted under another contract. Raises `ContractMismatchError`."""
+        if fingerprint != self.fingerprint():
+            raise ContractMismatchError(
+                f"{where} was made under token contract {fingerprint}, "
+                f"this is {self.name} {self.fingerprint()}: its ids mean something else here"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Conditioning:
+    """What a voice adds to the prompt; empty values add nothing at all."""
+
+    speaker: str
+    style: str = ""
+    accent: str = ""
+
+
+class TextSide(Protocol):
+    """How one contract turns text into the prompt that audio follows."""
+
+    @property
+    def contract(self) -> TokenContract:
+        """The ids this text side writes."""
+        ...
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """The speakers this pack was trained on."""
+        ...
+
+    def text_tokens(self, text: str) -> tuple[int, ...]:
+        """The ids of the text alone, which is what the law counts as its text tokens.
+
+        Raises `NothingToSpeakError` when nothing of the text can be spoken.
+        """
+        ...
+
+    def prompt(self, text_tokens: Sequence[int], conditioning: Conditioning) -> tuple[int, ...]:
+        """The whole prompt, up to where the first audio token belongs."""
+        ...

@@ -1,0 +1,421 @@
+"""The language model: Llama's mathematics over a set of weights and a static KV cache.
+
+Free functions and plain tensors; the loop that drives them is in `decode.py`. Two things here
+are for the identity contract rather than for the model:
+
+* On the CPU every row attends by itself, over its own exact cache. A row's bits then cannot
+  depend on its batch-mates, and nothing is spent on padding: with mixed lengths that was
+  1.5 times as fast as one masked call over all rows padded to the longest.
+* Everything else is a row-wise operation or a matrix product. The products are the same bits
+  for any number of rows from `ExecutionConfig.row_padding` up; `invariance.py` checks that on
+  the machine at hand.
+
+Shapes: S rows, T prompt tokens, D hidden size, N query heads, K key/value heads, H head size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.errors import ManifestError, PackMismatchError, WindowOverflowError
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """Llama-3's frequency scaling: long wavelengths slowed by `factor`, a smooth band between."""
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaConfig:
+    """The sizes of a Llama model, read from a Hugging Face `config.json`."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int
+    max_position_embeddings: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope_scaling: RopeScaling | None
+    tie_word_embeddings: bool
+
+    def __post_init__(self) -> None:
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ManifestError(
+                "num_key_value_heads",
+                f"{self.num_key_value_heads} does not divide the {self.num_attention_heads} "
+                "attention heads",
+            )
+        if self.head_dim % 2:
+            raise ManifestError("head_dim", f"must be even to be rotated, got {self.head_dim}")
+
+
+def read_llama_config(raw: Mapping[str, Any]) -> LlamaConfig:
+    """The model's sizes from a Hugging Face config; what this code does not compute is refused.
+
+    Raises `ManifestError` naming the key.
+    """
+    if raw.get("model_type") != "llama":
+        raise ManifestError("model_type", f"must be 'llama', got {raw.get('model_type')!r}")
+    for key, wanted in (("hidden_act", "silu"), ("attention_bias", False), ("mlp_bias", False)):
+        if raw.get(key, wanted) != wanted:
+            raise ManifestError(key, f"only {wanted!r} is computed here, got {raw[key]!r}")
+    heads = _count(raw, "num_attention_heads")
+    # Newer configs hold the rotary settings in one block, older ones beside the sizes.
+    rope = raw.get("rope_parameters") or {}
+    scaling = raw.get("rope_scaling") or rope
+    return LlamaConfig(
+        hidden_size=_count(raw, "hidden_size"),
+        intermediate_size=_count(raw, "intermediate_size"),
+        num_hidden_layers=_count(raw, "num_hidden_layers"),
+        num_attention_heads=heads,
+        num_key_value_heads=_count(raw, "num_key_value_heads", heads),
+        head_dim=_count(raw, "head_dim", _count(raw, "hidden_size") // heads),
+        vocab_size=_count(raw, "vocab_size"),
+        max_position_embeddings=_count(raw, "max_position_embeddings"),
+        rms_norm_eps=_positive(raw, "rms_norm_eps"),
+        rope_theta=_positive(rope if "rope_theta" in rope else raw, "rope_theta"),
+        rope_scaling=_read_rope_scaling(scaling),
+        tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
+    )
+
+
+def _count(raw: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    value = raw.get(key)
+    if value is None and default is not None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ManifestError(key, f"must be a whole number of at least 1, got {value!r}")
+    return value
+
+
+def _positive(raw: Mapping[str, Any], key: str) -> float:
+    value = raw.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise ManifestError(key, f"must be a number above 0, got {value!r}")
+    return float(value)
+
+
+def _read_rope_scaling(raw: Mapping[str, Any]) -> RopeScaling | None:
+    kind = raw.get("rope_type", raw.get("type", "default"))
+    if kind == "default":
+        return None
+    if kind != "llama3":
+        raise ManifestError(
+            "rope_scaling.rope_type", f"{kind!r} is not computed here; 'default' and 'llama3' are"
+        )
+    return RopeScaling(
+        factor=_positive(raw, "factor"),
+        low_freq_factor=_positive(raw, "low_freq_factor"),
+        high_freq_factor=_positive(raw, "high_freq_factor"),
+        original_max_position_embeddings=_count(raw, "original_max_position_embeddings"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One block's weights; the three attention projections and the two gates are fused."""
+
+    input_norm: Tensor  # (D,)
+    qkv: Tensor  # ((N + 2K) * H, D)
+    out: Tensor  # (D, N * H)
+    post_norm: Tensor  # (D,)
+    gate_up: Tensor  # (2 * intermediate, D)
+    down: Tensor  # (D, intermediate)
+
+
+@dataclass(frozen=True, slots=True)
+class Llama:
+    """A model ready to run: weights in one dtype on one device, and its rotary table."""
+
+    config: LlamaConfig
+    embedding: Tensor  # (V, D)
+    layers: tuple[Layer, ...]
+    final_norm: Tensor  # (D,)
+    head: Tensor  # (V, D)
+    cos: Tensor  # (positions, H) float32
+    sin: Tensor  # (positions, H) float32
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.embedding.dtype
+
+
+def load_llama(
+    config: LlamaConfig, state: Mapping[str, Tensor], *, device: str, dtype: torch.dtype
+) -> Llama:
+    """Place Hugging Face tensors. `PackMismatchError` lists what is missing, extra or misshapen."""
+    remaining = dict(state)
+    missing: list[str] = []
+
+    def take(name: str, *shape: int) -> Tensor:
+        tensor = remaining.pop(name, None)
+        if tensor is None:
+            missing.append(name)
+            return torch.empty(0)
+        if tuple(tensor.shape) != shape:
+            raise PackMismatchError(
+                f"{name} has shape {tuple(tensor.shape)}, the config asks for {shape}"
+            )
+        if not torch.isfinite(tensor).all():
+            raise PackMismatchError(f"{name} holds values that are not finite numbers")
+        return tensor.to(device=device, dtype=dtype)
+
+    c = config
+    queries, keys = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    embedding = take("model.embed_tokens.weight", c.vocab_size, c.hidden_size)
+    layers = []
+    for index in range(c.num_hidden_layers):
+        at = f"model.layers.{index}."
+        q = take(at + "self_attn.q_proj.weight", queries, c.hidden_size)
+        k = take(at + "self_attn.k_proj.weight", keys, c.hidden_size)
+        v = take(at + "self_attn.v_proj.weight", keys, c.hidden_size)
+        gate = take(at + "mlp.gate_proj.weight", c.intermediate_size, c.hidden_size)
+        up = take(at + "mlp.up_proj.weight", c.intermediate_size, c.hidden_size)
+        layers.append(
+            Layer(
+                input_norm=take(at + "input_layernorm.weight", c.hidden_size),
+                qkv=torch.cat((q, k, v)),
+                out=take(at + "self_attn.o_proj.weight", c.hidden_size, queries),
+                post_norm=take(at + "post_attention_layernorm.weight", c.hidden_size),
+                gate_up=torch.cat((gate, up)),
+                down=take(at + "mlp.down_proj.weight", c.hidden_size, c.intermediate_size),
+            )
+        )
+    final_norm = take("model.norm.weight", c.hidden_size)
+    if c.tie_word_embeddings:
+        # Some exporters write the tied copy out; it must then be the same matrix.
+        head, copy = embedding, remaining.pop("lm_head.weight", None)
+        if copy is not None and not torch.equal(copy.to(device=device, dtype=dtype), embedding):
+            raise PackMismatchError("lm_head.weight differs from the embedding it is tied to")
+    else:
+        head = take("lm_head.weight", c.vocab_size, c.hidden_size)
+    extra = [name for name in remaining if not name.endswith("rotary_emb.inv_freq")]
+    if missing or extra:
+        raise PackMismatchError(
+            f"tensors that do not fit a {c.num_hidden_layers}-layer Llama: "
+            f"missing {_listed(missing)}; not placed {_listed(extra)}"
+        )
+    cos, sin = rope_table(config, config.max_position_embeddings)
+    return Llama(config, embedding, tuple(layers), final_norm, head, cos.to(device), sin.to(device))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(sorted(names)) if names else "none"
+
+
+def rope_table(config: LlamaConfig, positions: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of every position, each `(positions, H)` float32.
+
+    Su et al., RoFormer (2021); the scaling is the one published with Llama 3.1.
+    """
+    half = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
+    inverse = 1.0 / (config.rope_theta**half)
+    if config.rope_scaling is not None:
+        inverse = _scaled_frequencies(inverse, config.rope_scaling)
+    angles = torch.outer(torch.arange(positions).float(), inverse)  # (positions, H/2)
+    doubled = torch.cat((angles, angles), dim=-1)  # (positions, H)
+    return doubled.cos(), doubled.sin()
+
+
+def _scaled_frequencies(inverse: Tensor, scaling: RopeScaling) -> Tensor:
+    wavelength = 2 * math.pi / inverse
+    context = scaling.original_max_position_embeddings
+    longest, shortest = context / scaling.low_freq_factor, context / scaling.high_freq_factor
+    slowed = inverse / scaling.factor
+    blend = (context / wavelength - scaling.low_freq_factor) / (
+        scaling.high_freq_factor - scaling.low_freq_factor
+    )
+    between = (1 - blend) * slowed + blend * inverse
+    scaled = torch.where(wavelength > longest, slowed, inverse)
+    return torch.where((wavelength <= longest) & (wavelength >= shortest), between, scaled)
+
+
+class KVCache:
+    """Keys and values of every slot, allocated once: `(slots, K, capacity, H)` a layer.
+
+    `lengths[slot]` is how many positions of a slot hold something. The space of a retired slot
+    is reused by setting its length to 0; what lies beyond a length is never read.
+    """
+
+    def __init__(self, model: Llama, *, slots: int, capacity: int) -> None:
+        if capacity > model.config.max_position_embeddings:
+            raise WindowOverflowError(
+                f"{capacity} positions a window are asked for, the model has "
+                f"{model.config.max_position_embeddings}"
+            )
+        shape = (slots, model.config.num_key_value_heads, capacity, model.config.head_dim)
+        self.keys, self.values = (
+            [torch.zeros(shape, device=model.device, dtype=model.dtype) for _ in model.layers]
+            for _ in ("keys", "values")
+        )
+        self.capacity = capacity
+        self.lengths = [0] * slots
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Root-mean-square norm of each row, in float32 whatever the weights' dtype."""
+    wide = x.float()
+    return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary position embedding of `(..., heads, H)` by tables `(..., 1, H)`."""
+    first, second = x.chunk(2, dim=-1)
+    turned = torch.cat((-second, first), dim=-1)
+    return (x.float() * cos + turned.float() * sin).to(x.dtype)
+
+
+def _feed_forward(model: Llama, layer: Layer, x: Tensor) -> Tensor:
+    normed = rms_norm(x, layer.post_norm, model.config.rms_norm_eps)
+    gate, up = F.linear(normed, layer.gate_up).chunk(2, dim=-1)
+    return x + F.linear(F.silu(gate) * up, layer.down)
+
+
+def _project(
+    model: Llama, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rotated queries `(rows, N, H)`, rotated keys and plain values `(rows, K, H)`."""
+    c = model.config
+    qkv = F.linear(rms_norm(x, layer.input_norm, c.rms_norm_eps), layer.qkv)
+    qkv = qkv.view(x.shape[0], c.num_attention_heads + 2 * c.num_key_value_heads, c.head_dim)
+    turning = c.num_attention_heads + c.num_key_value_heads
+    turned = rotate(qkv[:, :turning], cos, sin)
+    return turned[:, : c.num_attention_heads], turned[:, c.num_attention_heads :], qkv[:, turning:]
+
+
+@torch.inference_mode()
+def prefill(model: Llama, cache: KVCache, slot: int, ids: Sequence[int]) -> Tensor:
+    """Read a whole prompt into a slot, alone and at its exact length; the last hidden `(D,)`."""
+    if len(ids) > cache.capacity:
+        raise WindowOverflowError(
+            f"a prompt of {len(ids)} tokens does not fit a cache of {cache.capacity}"
+        )
+    c, length = model.config, len(ids)
+    x = model.embedding[torch.tensor(ids, device=model.device)]  # (T, D)
+    cos, sin = model.cos[:length, None], model.sin[:length, None]  # (T, 1, H)
+    for index, layer in enumerate(model.layers):
+        q, k, v = _project(model, layer, x, cos, sin)
+        cache.keys[index][slot, :, :length] = k.transpose(0, 1)  # (K, T, H)
+        cache.values[index][slot, :, :length] = v.transpose(0, 1)
+        attended = F.scaled_dot_product_attention(
+            q.transpose(0, 1)[None],  # (1, N, T, H)
+            cache.keys[index][slot : slot + 1, :, :length],
+            cache.values[index][slot : slot + 1, :, :length],
+            is_causal=True,
+            enable_gqa=c.num_key_value_heads != c.num_attention_heads,
+        )
+        merged = attended[0].transpose(0, 1).reshape(length, -1)  # (T, N * H)
+        x = _feed_forward(model, layer, x + F.linear(merged, layer.out))
+    cache.lengths[slot] = length
+    return rms_norm(x[-1:], model.final_norm, c.rms_norm_eps)[0]
+
+
+@torch.inference_mode()
+def step(
+    model: Llama, cache: KVCache, slots: Sequence[int], ids: Sequence[int], *, row_padding: int
+) -> Tensor:
+    """Feed one token to each of `slots`; their hidden rows `(len(slots), D)`.
+
+    Rows are padded to `row_padding` with token 0 and no attention, so that a nearly empty batch
+    takes the same matrix kernels as a full one.
+    """
+    used = len(slots)
+    rows = max(used, row_padding)
+    lengths = [cache.lengths[slot] for slot in slots]
+    if used and max(lengths) >= cache.capacity:
+        raise WindowOverflowError(f"a slot is full: {cache.capacity} positions")
+    padded_ids = list(ids) + [0] * (rows - used)
+    at = torch.tensor(lengths + [0] * (rows - used), device=model.device)
+    x = model.embedding[torch.tensor(padded_ids, device=model.device)]  # (S, D)
+    cos, sin = model.cos[at, None], model.sin[at, None]  # (S, 1, H)
+    attend = _attend_alone if model.device.type == "cpu" else _attend_masked
+    for index, layer in enumerate(model.layers):
+        q, k, v = _project(model, layer, x, cos, sin)
+        merged = attend(model, cache, index, slots, lengths, q, k, v)
+        x = _feed_forward(model, layer, x + F.linear(merged, layer.out))
+    for slot in slots:
+        cache.lengths[slot] += 1
+    return rms_norm(x, model.final_norm, model.config.rms_norm_eps)[:used]
+
+
+def _attend_alone(
+    model: Llama,
+    cache: KVCache,
+    index: int,
+    slots: Sequence[int],
+    lengths: Sequence[int],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+) -> Tensor:
+    """Each row over its own exact cache, one call a row; `(S, N * H)`, padding rows zero."""
+    grouped = model.config.num_key_value_heads != model.config.num_attention_heads
+    keys, values = cache.keys[index], cache.values[index]
+    merged = q.new_zeros(q.shape[0], q.shape[1] * q.shape[2])
+    for row, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
+        slot_keys, slot_values = keys[slot], values[slot]  # (K, capacity, H)
+        slot_keys[:, length] = k[row]
+        slot_values[:, length] = v[row]
+        merged[row] = F.scaled_dot_product_attention(
+            q[row, None, :, None],  # (1, N, 1, H)
+            slot_keys[None, :, : length + 1],
+            slot_values[None, :, : length + 1],
+            enable_gqa=grouped,
+        ).view(-1)
+    return merged
+
+
+_CROP = 64
+"""The masked cache is cropped to a multiple of this many positions."""
+
+
+def _attend_masked(
+    model: Llama,
+    cache: KVCache,
+    index: int,
+    slots: Sequence[int],
+    lengths: Sequence[int],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+) -> Tensor:
+    """All rows in one call over the cache cropped to the longest; for a device where calls cost.
+
+    `(S, N * H)`. Padding rows read slot 0 under a mask that shows them one position.
+    """
+    rows = q.shape[0]
+    at = torch.tensor(list(lengths) + [0] * (rows - len(slots)), device=q.device)
+    which = torch.tensor(list(slots) + [0] * (rows - len(slots)), device=q.device)
+    keys, values = cache.keys[index], cache.values[index]
+    keys[which[: len(slots)], :, at[: len(slots)]] = k[: len(slots)]
+    values[which[: len(slots)], :, at[: len(slots)]] = v[: len(slots)]
+    crop = min(cache.capacity, -(-(max(lengths, default=0) + 1) // _CROP) * _CROP)
+    shown = torch.arange(crop, device=q.device)[None] <= at[:, None]  # (S, crop)
+    attended = F.scaled_dot_product_attention(
+        q[:, :, None],  # (S, N, 1, H)
+        keys[which, :, :crop],
+        values[which, :, :crop],
+        attn_mask=shown[:, None, None],
+        enable_gqa=model.config.num_key_value_heads != model.config.num_attention_heads,
+    )
+    return attended.reshape(rows, -1)

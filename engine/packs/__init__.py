@@ -1,0 +1,1 @@
+"""Packs that are installed with this build."""

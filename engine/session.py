@@ -1,0 +1,208 @@
+"""Many passages through one engine: their windows share the decode batch, their bytes do not.
+
+A session takes jobs at any time and is advanced a frame at a time. Each passage is the law's own
+generator; the session answers its requests from the slots and turns its finished windows into
+sound. What goes wrong in a passage ends that passage, by name, and no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.audio import encode, gates, pcm_sha256
+from engine.decode import DecodeJob, Decoder, DecodeTimes
+from engine.engine import Engine
+from engine.errors import AudioSilentError, EngineError
+from engine.events import Event, FailureEvent, PassageEvent, PassageJob, WindowEvent
+from engine.passage import FinishedWindow, RawWindow, WindowRequest, run_passage
+from engine.speech_chunks import speech_chunks
+
+
+@dataclass(slots=True)
+class SessionTimes:
+    """Seconds outside the decode batch."""
+
+    codec_s: float = 0.0
+    encode_s: float = 0.0
+    text_s: float = 0.0
+
+
+Rendering = Generator[WindowRequest | WindowEvent, RawWindow | None, PassageEvent]
+
+
+def render_passage(engine: Engine, job: PassageJob, times: SessionTimes) -> Rendering:
+    """One passage from text to file: the law's requests go out, its windows become sound.
+
+    Raises whatever `EngineError` ends the passage.
+    """
+    started = perf_counter()
+    law = run_passage(
+        speech_chunks(engine.pack, job.text, job.language),
+        seed=job.seed,
+        algorithm=engine.pack.algorithm,
+        count_text_tokens=lambda text: len(engine.text_side.text_tokens(text)),
+        done=job.done,
+    )
+    times.text_s += perf_counter() - started
+    parts = [_sounded(engine, window, times) for window in job.done]
+    step = next(law, None)
+    while step is not None:
+        if isinstance(step, FinishedWindow):
+            parts.append(_sounded(engine, step, times))
+            yield WindowEvent(job.key, step)
+            step = next(law, None)
+        else:
+            raw = yield step
+            try:
+                step = law.send(raw)
+            except StopIteration:
+                step = None
+    started = perf_counter()
+    pcm = engine.join_windows(parts)
+    measured = gates(pcm)
+    if measured.is_silent:
+        raise AudioSilentError(
+            f"all of it is silent: the loudest sample is {measured.peak_dbfs} dB"
+        )
+    audio = encode(pcm, sample_rate_hz=engine.pack.algorithm.sample_rate, format=job.format)
+    times.encode_s += perf_counter() - started
+    return PassageEvent(
+        key=job.key,
+        audio=audio,
+        audio_sha256=hashlib.sha256(audio).hexdigest(),
+        pcm_sha256=pcm_sha256(pcm),
+        samples=len(pcm),
+        gates=measured,
+    )
+
+
+def _sounded(engine: Engine, window: FinishedWindow, times: SessionTimes) -> NDArray[np.float32]:
+    started = perf_counter()
+    audio = engine.render_window(window)
+    times.codec_s += perf_counter() - started
+    return audio
+
+
+@dataclass(slots=True)
+class _Running:
+    """A passage under way and the window it waits for."""
+
+    job: PassageJob
+    rendering: Rendering
+    request: WindowRequest | None = None
+
+
+class Session:
+    """A decode batch of `slots` windows, and the passages that feed it."""
+
+    def __init__(self, engine: Engine, *, slots: int) -> None:
+        self.times = SessionTimes()
+        self._engine = engine
+        self._decoder = Decoder(
+            engine.model,
+            engine.text_side.contract,
+            engine.pack.algorithm.sampling,
+            slots=slots,
+            capacity=engine.slot_capacity,
+            row_padding=engine.execution.row_padding,
+        )
+        self._arrived: deque[PassageJob] = deque()
+        self._waiting: deque[_Running] = deque()
+        self._decoding: dict[int, _Running] = {}
+        self._tickets = 0
+        self._events: list[Event] = []
+
+    @property
+    def decode_times(self) -> DecodeTimes:
+        """Where the decoder's seconds went."""
+        return self._decoder.times
+
+    @property
+    def in_flight(self) -> int:
+        """Passages that were submitted and have not ended."""
+        return len(self._arrived) + len(self._waiting) + len(self._decoding)
+
+    def submit(self, job: PassageJob) -> None:
+        """Take a passage; it starts when a slot is free."""
+        self._arrived.append(job)
+
+    def advance(self) -> list[Event]:
+        """Fill the free slots, generate one frame, settle what ended; what happened."""
+        self._fill_slots()
+        if self._decoding:
+            for decoded in self._decoder.run_frame():
+                self._resume(self._decoding.pop(decoded.ticket), decoded.outcome)
+        events, self._events = self._events, []
+        return events
+
+    def _fill_slots(self) -> None:
+        """Windows of passages under way go before passages that have not begun."""
+        while self._decoder.free_slots and (self._waiting or self._arrived):
+            if self._waiting:
+                self._admit(self._waiting.popleft())
+            else:
+                job = self._arrived.popleft()
+                self._resume(_Running(job, render_passage(self._engine, job, self.times)), None)
+
+    def _admit(self, running: _Running) -> None:
+        request = running.request
+        if request is None:
+            raise RuntimeError(f"{running.job.key} waits for no window")
+        try:
+            prompt = self._engine.prompt_ids(request.text, running.job.conditioning, request.prefix)
+            self._decoder.admit(
+                DecodeJob(
+                    ticket=self._tickets,
+                    prompt=prompt,
+                    seen=request.prefix,
+                    seed=request.seed,
+                    max_frames=request.max_row,
+                    floor_frames=request.eos_floor,
+                )
+            )
+        except EngineError as error:
+            self._resume(running, error)
+        else:
+            self._decoding[self._tickets] = running
+            self._tickets += 1
+
+    def _resume(self, running: _Running, value: RawWindow | EngineError | None) -> None:
+        """Give a passage what it waits for; it then waits again, is done, or has failed."""
+        try:
+            while True:
+                if isinstance(value, EngineError):
+                    step = running.rendering.throw(value)
+                else:
+                    step = running.rendering.send(value)
+                if isinstance(step, WindowRequest):
+                    running.request = step
+                    self._waiting.append(running)
+                    return
+                self._events.append(step)
+                value = None
+        except StopIteration as finished:
+            self._events.append(finished.value)
+        except Exception as error:
+            self._events.append(_failure(running, error))
+
+
+def _failure(running: _Running, error: Exception) -> FailureEvent:
+    """A passage's end by error. One that nobody foresaw ends this passage too, not the batch."""
+    known = isinstance(error, EngineError)
+    at = running.request
+    return FailureEvent(
+        key=running.job.key,
+        code=error.code if isinstance(error, EngineError) else "internal_error",
+        message=str(error) if known else f"{type(error).__name__}: {error}",
+        retryable=error.retryable if isinstance(error, EngineError) else False,
+        chunk_index=at.chunk_index if at else None,
+        half=at.half if at else None,
+        attempt=at.attempt if at else None,
+    )

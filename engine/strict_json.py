@@ -1,0 +1,66 @@
+"""JSON files as packs hold them: one object, no key twice, no number that is not one."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.errors import ManifestError, PackNotFoundError
+
+
+def read_object(path: str | Path) -> dict[str, object]:
+    """The object in a file.
+
+    Raises `PackNotFoundError` where there is no file to read, and `ManifestError` for anything but
+    strict JSON; its key is the place in the file, or the dotted key of what is wrong.
+    """
+    try:
+        document = json.loads(_text_of(path), object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise ManifestError(f"{path}:{error.lineno}:{error.colno}", error.msg) from None
+    except (RecursionError, ValueError) as error:  # nested too deep, a number of too many digits
+        raise ManifestError(f"{path}", f"cannot be read as JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise ManifestError(f"{path}", f"must hold an object, got {type(document).__name__}")
+    for key, value in _entries(document):
+        if isinstance(value, _Repeated):
+            raise ManifestError(key, "must stand there once only")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ManifestError(key, f"must be a finite number, got {value}")
+    return document
+
+
+def _text_of(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{path}", f"must be UTF-8, byte {error.start} is not") from None
+    except OSError as error:
+        raise PackNotFoundError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+class _Repeated:
+    """Stands in for a value whose key came twice, until the walk over the document names it."""
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    out: dict[str, object] = {}
+    for key, value in pairs:
+        out[key] = _Repeated() if key in out else value
+    return out
+
+
+def _entries(document: object) -> Iterator[tuple[str, object]]:
+    """Every value of a document with its dotted key, in the order of the file."""
+    pending = [("", document)]
+    while pending:
+        key, value = pending.pop()
+        yield key, value
+        inside: list[tuple[str, object]] = []
+        if isinstance(value, dict):
+            inside = [(f"{key}.{name}" if key else name, item) for name, item in value.items()]
+        elif isinstance(value, list):
+            inside = [(f"{key}[{index}]", item) for index, item in enumerate(value)]
+        pending += reversed(inside)

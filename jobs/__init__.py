@@ -1,0 +1,1 @@
+"""The command line and the job: plan, render, ledger, report."""

@@ -1,0 +1,317 @@
+"""`loudkit-batch`: arguments in, exit code out. The one place that reads the environment.
+
+Nothing heavy is imported before a command needs it: `--help`, `plan` and every refusal answer
+without torch and without Ray.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from functools import wraps
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NoReturn, ParamSpec
+
+import click
+
+from catalog.errors import CatalogError
+from engine.errors import EngineError
+from jobs.errors import DONE, INTERRUPTED, SOME_FAILED, JobError, exit_code_for
+from workers.errors import WorkerError
+
+P = ParamSpec("P")
+
+_DEFAULT_SLOTS = 16
+
+
+def _refusals(command: Callable[P, int]) -> Callable[P, NoReturn]:
+    """Turn what a command raises on purpose into one clear line and the documented exit code."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> NoReturn:
+        try:
+            sys.exit(command(*args, **kwargs))
+        except CatalogError as error:
+            for problem in error.problems:
+                click.echo(problem, err=True)
+            sys.exit(exit_code_for(error.code))
+        except (EngineError, JobError, WorkerError) as error:
+            click.echo(f"{error.code}: {error}", err=True)
+            sys.exit(exit_code_for(error.code))
+        except KeyboardInterrupt:
+            click.echo("interrupted; the same command goes on from here", err=True)
+            sys.exit(INTERRUPTED)
+
+    return run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("loudkit-batch"), prog_name="loudkit-batch")
+def main() -> None:
+    """Render a catalog of voices and passages, the same bytes on any cluster.
+
+    Exit codes: 0 done, 2 bad usage or catalog, 3 some renders failed, 4 contract or identity
+    mismatch, 130 interrupted and resumable.
+    """
+
+
+_catalog = click.argument("catalog", type=click.Path(path_type=Path))
+_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+_only = click.option("--only", metavar="VOICE/PASSAGE", help="Globs: */alice, slt/*.")
+_all = click.option("--all", "everything", is_flag=True, help="Current renders as well.")
+_out = click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Default: out/<catalog name>."
+)
+
+
+@main.command()
+@_catalog
+@_out
+@click.option("--workers", type=click.IntRange(1, 4096), help="Actors. Default: one a core or GPU.")
+@click.option(
+    "--slots",
+    type=click.IntRange(1, 1024),
+    default=_DEFAULT_SLOTS,
+    show_default=True,
+    help="Windows that decode together in each worker.",
+)
+@click.option(
+    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True
+)
+@_only
+@_all
+@click.option("--address", metavar="ADDR", help="A Ray cluster; default: one on this machine.")
+@_json
+@_refusals
+def render(
+    catalog: Path,
+    out: Path | None,
+    workers: int | None,
+    slots: int,
+    device: str,
+    only: str | None,
+    everything: bool,
+    address: str | None,
+    as_json: bool,
+) -> int:
+    """Render what CATALOG asks for and OUT does not have yet."""
+    from engine.execution import ExecutionConfig
+    from jobs.progress import TerminalLine, progress_for
+    from jobs.render import RenderOptions, first_failures, run_render
+
+    on_gpu = device == "cuda" or (device == "auto" and _has_gpu())
+    options = RenderOptions(
+        catalog=catalog,
+        out=out,
+        workers=workers or (1 if on_gpu else os.cpu_count() or 1),
+        slots=slots,
+        execution=ExecutionConfig(device="cuda" if on_gpu else "cpu"),
+        only=only,
+        everything=everything,
+        address=address or os.environ.get("RAY_ADDRESS"),
+    )
+    progress = progress_for(as_json=as_json)
+    if isinstance(progress, TerminalLine):
+        with progress:
+            result = run_render(options, progress)
+    else:
+        result = run_render(options, progress)
+    counts = result.counts
+    if as_json:
+        click.echo(json.dumps({"event": "finished", "out": str(result.out), **result.report}))
+    else:
+        _tell_render(result.out, counts.rendered, counts.reused, counts.audio_s)
+        for line in first_failures(counts):
+            click.echo(line, err=True)
+        if counts.failed:
+            click.echo(
+                f"{counts.failed} of {counts.planned} renders failed; all are named in "
+                f"{result.out / 'report.json'}",
+                err=True,
+            )
+    if result.interrupted:
+        click.echo("interrupted; the same command goes on from here", err=True)
+        return INTERRUPTED
+    return SOME_FAILED if counts.failed else DONE
+
+
+def _tell_render(out: Path, rendered: int, reused: int, audio_s: float) -> None:
+    if rendered:
+        click.echo(f"{out}: rendered {rendered}, reused {reused}, {audio_s:.1f} s of new audio")
+    elif reused:
+        click.echo(f"{out}: nothing to render, all {reused} renders are current")
+
+
+def _has_gpu() -> bool:
+    """Whether this machine has an NVIDIA device, without importing torch."""
+    return Path("/proc/driver/nvidia/version").exists()
+
+
+@main.command()
+@_catalog
+@_out
+@_only
+@_all
+@_json
+@_refusals
+def plan(catalog: Path, out: Path | None, only: str | None, everything: bool, as_json: bool) -> int:
+    """Say what would be rendered and why. Renders nothing."""
+    from catalog.loader import load_catalog
+    from jobs.history import History
+    from jobs.plan import count_chunks, estimated_seconds, open_catalog_pack, plan_renders
+
+    loaded = load_catalog(catalog)
+    pack = open_catalog_pack(loaded)
+    out = out or Path("out") / loaded.catalog.catalog
+    totals: dict[str, float] = {"planned": 0, "to_render": 0, "chunks": 0, "audio_s": 0.0}
+    unspeakable = 0
+    for each in plan_renders(loaded, pack, History(out), only=only, everything=everything):
+        counted = count_chunks(pack, each.render)
+        seconds = estimated_seconds(pack, counted.characters) if not counted.error else 0.0
+        totals["planned"] += 1
+        unspeakable += counted.error is not None
+        if not each.is_current:
+            totals["to_render"] += 1
+            totals["chunks"] += counted.chunks
+            totals["audio_s"] += seconds
+        row = {
+            "render": each.render.key,
+            "reason": each.reason,
+            "chunks": counted.chunks,
+            "audio_s": round(seconds, 1),
+            "seed": each.render.seed,
+            "error": counted.error,
+        }
+        click.echo(json.dumps(row) if as_json else _plan_line(row))
+    summary: dict[str, Any] = {
+        **totals,
+        "audio_s": round(totals["audio_s"], 1),
+        "cannot_be_spoken": unspeakable,
+    }
+    click.echo(
+        json.dumps({"event": "plan", "out": str(out), **summary})
+        if as_json
+        else f"{summary['to_render']} of {summary['planned']} renders to make, "
+        f"{summary['chunks']} chunks, about {totals['audio_s'] / 3600:.2f} hours of audio"
+        + (f"; {unspeakable} cannot be spoken" if unspeakable else "")
+    )
+    return SOME_FAILED if unspeakable else DONE
+
+
+def _plan_line(row: dict[str, Any]) -> str:
+    told = f"{row['render']}: {row['reason']}, {row['chunks']} chunks, about {row['audio_s']} s"
+    return f"{told}; cannot be spoken: {row['error']}" if row["error"] else told
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@_json
+@_refusals
+def status(folder: Path, as_json: bool) -> int:
+    """Tell how a job stands, from the ledger in FOLDER."""
+    from jobs.status import job_status
+
+    found = job_status(folder)
+    if as_json:
+        click.echo(json.dumps(found))
+        return DONE
+    click.echo(
+        f"{folder}: {found['finished']} finished, {found['failed']} failed, "
+        f"{found['windows']} windows in {found['segments']} segments, "
+        f"last commit {found['last_commit_at']}"
+    )
+    for render_key, code in found["failures"].items():
+        click.echo(f"failed {render_key}: {code}")
+    return DONE
+
+
+@main.command()
+@click.argument("manifest", type=click.Path(path_type=Path))
+@click.option("--canonical", is_flag=True, help="The exact string that is hashed, too.")
+@_refusals
+def fingerprint(manifest: Path, canonical: bool) -> int:
+    """Print the algorithm fingerprint of a MANIFEST."""
+    from engine.manifest import algorithm_from, read_manifest
+
+    algorithm = algorithm_from(read_manifest(manifest))
+    click.echo(algorithm.fingerprint())
+    if canonical:
+        click.echo(algorithm.canonical_form())
+    return DONE
+
+
+@main.group()
+def pack() -> None:
+    """Look at packs, check them, and seal new ones."""
+
+
+@pack.command()
+@click.argument("reference")
+@_json
+@_refusals
+def inspect(reference: str, as_json: bool) -> int:
+    """Say what PACK (a bundled name or a folder) is."""
+    from engine.pack import open_pack
+
+    found = open_pack(reference)
+    facts: dict[str, Any] = {
+        "name": found.manifest.name,
+        "sha256": found.sha256,
+        "folder": str(found.root),
+        "description": found.manifest.description,
+        "algorithm_fingerprint": found.algorithm.fingerprint(),
+        "token_contract": found.manifest.token_contract.model_dump(),
+        "languages": found.manifest.languages,
+        "speakers": list(found.text_side.speakers),
+        "supported_tags": found.manifest.supported_tags,
+        "encoder": found.manifest.weights.encoder,
+        "checkpoint_sha256": found.checkpoint_sha256,
+        "codec_sha256": found.codec_sha256,
+        "sample_rate_hz": found.algorithm.sample_rate,
+        "licence": found.manifest.licence,
+        "provenance": found.manifest.provenance,
+    }
+    if as_json:
+        click.echo(json.dumps(facts))
+        return DONE
+    for key, value in facts.items():
+        shown = ", ".join(value) if isinstance(value, list) else value
+        if isinstance(shown, dict):
+            shown = "; ".join(f"{name}: {text}" for name, text in shown.items())
+        click.echo(f"{key}: {shown}")
+    return DONE
+
+
+@pack.command()
+@click.argument("reference")
+@_refusals
+def verify(reference: str) -> int:
+    """Hash every file of PACK against its manifest."""
+    from engine.pack import open_pack, verify_pack
+
+    found = open_pack(reference)
+    verify_pack(found)
+    found.text_side.contract.require(found.manifest.token_contract.fingerprint, str(found.root))
+    click.echo(
+        f"{found.manifest.name}: {len(found.manifest.files)} files are as sealed, "
+        f"sha256 {found.sha256}"
+    )
+    return DONE
+
+
+@pack.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@_refusals
+def seal(folder: Path) -> int:
+    """Write sizes and sha256 of the files that FOLDER/manifest.json lists into it."""
+    from engine.pack import seal_pack
+
+    click.echo(seal_pack(folder))
+    return DONE
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""What a render is made of: the key under which its work can be used again.
+
+Reuse is decided by content, never by a position in a catalog, a worker or a file name. Two
+renders with one content key owe each other the same tokens; under one execution identity, the
+same samples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+
+from engine.contracts.contract import Conditioning
+from engine.pack import Pack
+
+
+def text_sha256(text: str) -> str:
+    """The sha256 of a text as UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def profile_sha256(pack: Pack, conditioning: Conditioning) -> str:
+    """The sha256 of what makes a voice sound as it does: the pack and the conditioning."""
+    return _sha256_of({"pack_sha256": pack.sha256, **asdict(conditioning)})
+
+
+def content_key(
+    pack: Pack, conditioning: Conditioning, *, text: str, language: str, seed: int
+) -> str:
+    """32 hex digits over everything that decides a render's tokens."""
+    return _sha256_of(
+        {
+            "algorithm": pack.algorithm.fingerprint(),
+            "token_contract": pack.manifest.token_contract.fingerprint,
+            "profile_sha256": profile_sha256(pack, conditioning),
+            "text_sha256": text_sha256(text),
+            "language": language,
+            "seed": seed,
+        }
+    )[:32]
+
+
+def _sha256_of(facts: dict[str, object]) -> str:
+    canonical = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,38 @@
+"""Refusals of the job, and the exit code that every error of any room stands for."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+
+class JobError(Exception):
+    """Base of what the jobs and workers refuse on purpose."""
+
+    code: ClassVar[str] = "job_error"
+    retryable: ClassVar[bool] = False
+
+
+class LedgerError(JobError):
+    """A ledger segment cannot be read."""
+
+    code = "ledger_unreadable"
+
+
+class CatalogRefusedError(JobError):
+    """The catalog asks the pack for something that it does not have."""
+
+    code = "catalog_refused"
+
+
+DONE: Final = 0
+BAD_USAGE: Final = 2
+SOME_FAILED: Final = 3
+MISMATCH: Final = 4
+INTERRUPTED: Final = 130
+
+_MISMATCHES: Final = frozenset({"pack_mismatch", "contract_mismatch", "identity_mismatch"})
+
+
+def exit_code_for(code: str) -> int:
+    """The documented exit code of an error that ends the whole command."""
+    return MISMATCH if code in _MISMATCHES else BAD_USAGE

@@ -1,0 +1,248 @@
+"""The driver: it hands passages to the fleet, commits what comes back, and counts.
+
+Work in flight is bounded by the slots of the workers, so a catalog of any length is a stream.
+Whatever a worker had in flight when it died goes elsewhere with the windows it had settled. A
+passage that was there is then run alone in a worker: if that worker dies too, it was the
+passage, and it is failed by name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from catalog.files import write_atomic
+from engine.events import Event, FailureEvent, PassageEvent, PassageJob, WindowEvent
+from engine.execution import ExecutionIdentity
+from engine.passage import FinishedWindow
+from jobs.history import History, window_row
+from jobs.ledger import Ledger, Row
+from jobs.plan import PlannedRender
+from jobs.progress import Progress
+from workers.fleet import Fleet, WorkerDied
+
+_POLL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A render that was planned and not made."""
+
+    render: str
+    code: str
+    message: str
+    retryable: bool
+    chunk_index: int | None = None
+    half: int | None = None
+    attempt: int | None = None
+    worker: str | None = None
+
+
+@dataclass(slots=True)
+class Counts:
+    """How a job stands. `planned = rendered + reused + failed` once it is over."""
+
+    planned: int = 0
+    rendered: int = 0
+    reused: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    windows: int = 0
+    audio_s: float = 0.0
+    worker_deaths: int = 0
+
+    @property
+    def failed(self) -> int:
+        """How many renders failed, each of them in `failures`."""
+        return len(self.failures)
+
+    @property
+    def settled(self) -> int:
+        """How many renders are over."""
+        return self.rendered + self.reused + self.failed
+
+
+@dataclass(slots=True)
+class _Flight:
+    planned: PlannedRender
+    windows: list[FinishedWindow]
+    worker: str = ""
+    deaths: int = 0
+
+
+class Job:
+    """One run over the renders that have to be made."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        out: Path,
+        ledger: Ledger,
+        history: History,
+        sample_rate_hz: int,
+        slots: int,
+        counts: Counts,
+        progress: Progress,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        if fleet.identity is None:
+            raise ValueError("the fleet has not started")
+        self._fleet, self._out, self._ledger, self._history = fleet, out, ledger, history
+        self._identity: ExecutionIdentity = fleet.identity
+        self._execution = fleet.identity.digest()
+        self._sample_rate_hz, self._counts, self._progress = sample_rate_hz, counts, progress
+        self._now = now
+        self._most_in_flight = slots + max(2, slots // 2)
+        self._flights: dict[str, _Flight] = {}
+        self._quarantine: deque[_Flight] = deque()
+
+    def run(self, todo: Iterator[PlannedRender]) -> None:
+        """Render everything in `todo`. What was committed is durable when this raises, too."""
+        try:
+            exhausted = False
+            while True:
+                exhausted = self._top_up(todo, exhausted)
+                if exhausted and not self._flights and not self._quarantine:
+                    break
+                for arrival in self._fleet.wait(_POLL_S):
+                    if isinstance(arrival, WorkerDied):
+                        self._take_back(arrival)
+                    else:
+                        self._settle(*arrival)
+                self._ledger.flush_if_due()
+        finally:
+            self._ledger.flush()
+
+    # -- work goes out -------------------------------------------------------------------------
+
+    def _top_up(self, todo: Iterator[PlannedRender], exhausted: bool) -> bool:
+        """Give each worker as much as it can hold; whether `todo` has come to its end."""
+        for worker in self._fleet.workers:
+            held = [flight for flight in self._flights.values() if flight.worker == worker]
+            if any(flight.deaths for flight in held):
+                continue
+            if self._quarantine:
+                # A suspect runs alone: the worker drains first, then takes exactly one.
+                if not held:
+                    self._send(worker, [self._quarantine.popleft()])
+                continue
+            batch: list[_Flight] = []
+            while not exhausted and len(held) + len(batch) < self._most_in_flight:
+                planned = next(todo, None)
+                if planned is None:
+                    exhausted = True
+                else:
+                    done = self._history.windows(planned.content_key, self._execution)
+                    batch.append(_Flight(planned, list(done)))
+            self._send(worker, batch)
+        return exhausted
+
+    def _send(self, worker: str, flights: list[_Flight]) -> None:
+        jobs = []
+        for flight in flights:
+            flight.worker = worker
+            self._flights[flight.planned.render.key] = flight
+            render = flight.planned.render
+            jobs.append(
+                PassageJob(
+                    key=render.key,
+                    text=render.text,
+                    conditioning=flight.planned.conditioning,
+                    seed=render.seed,
+                    language=render.language,
+                    format=render.format,
+                    done=tuple(flight.windows),
+                )
+            )
+        self._fleet.submit(worker, jobs)
+
+    # -- results come back ---------------------------------------------------------------------
+
+    def _settle(self, worker: str, events: list[Event]) -> None:
+        for event in events:
+            flight = self._flights.get(event.key)
+            if flight is None or flight.worker != worker:
+                continue  # a worker that was given up on; its passage runs elsewhere
+            if isinstance(event, WindowEvent):
+                flight.windows.append(event.window)
+                self._counts.windows += 1
+                self._commit("window", flight, window_row(event.window))
+            elif isinstance(event, PassageEvent):
+                self._finish(flight, event)
+            else:
+                self._fail(flight, event)
+
+    def _finish(self, flight: _Flight, event: PassageEvent) -> None:
+        render = flight.planned.render
+        write_atomic(self._out / render.audio_path, event.audio)
+        self._commit(
+            "finished",
+            flight,
+            {
+                "audio": render.audio_path,
+                "audio_sha256": event.audio_sha256,
+                "audio_bytes": len(event.audio),
+                "pcm_sha256": event.pcm_sha256,
+                "samples": event.samples,
+                "peak_dbfs": event.gates.peak_dbfs,
+                "clipped_share": event.gates.clipped_share,
+                "execution_facts": json.dumps(asdict(self._identity), sort_keys=True),
+            },
+        )
+        del self._flights[event.key]
+        self._counts.rendered += 1
+        self._counts.audio_s += event.samples / self._sample_rate_hz
+        self._progress.rendered(render.key, self._counts)
+
+    def _fail(self, flight: _Flight, event: FailureEvent) -> None:
+        self._commit(
+            "failed",
+            flight,
+            {"code": event.code, "message": event.message, "retryable": event.retryable},
+        )
+        del self._flights[event.key]
+        failure = Failure(
+            render=event.key,
+            code=event.code,
+            message=event.message,
+            retryable=event.retryable,
+            chunk_index=event.chunk_index,
+            half=event.half,
+            attempt=event.attempt,
+            worker=flight.worker,
+        )
+        self._counts.failures.append(failure)
+        self._progress.failed(failure, self._counts)
+
+    def _commit(self, kind: str, flight: _Flight, facts: Row) -> None:
+        row: Row = {
+            "kind": kind,
+            "content_key": flight.planned.content_key,
+            "render_key": flight.planned.render.key,
+            "worker": flight.worker,
+            "execution": self._execution,
+            "at": self._now().isoformat(timespec="seconds"),
+            **facts,
+        }
+        self._ledger.append(row)
+        self._history.note(row)
+
+    def _take_back(self, death: WorkerDied) -> None:
+        """A worker is gone: its passages run again, each alone, from where they were."""
+        self._counts.worker_deaths += 1
+        self._progress.worker_died(death.worker, death.reason)
+        for flight in [f for f in self._flights.values() if f.worker == death.worker]:
+            flight.deaths += 1
+            if flight.deaths < 2:
+                del self._flights[flight.planned.render.key]
+                self._quarantine.append(flight)
+                continue
+            told = f"its worker died twice, the last time alone with it: {death.reason}"
+            self._fail(
+                flight,
+                FailureEvent(flight.planned.render.key, "poisonous_passage", told, False),
+            )

@@ -1,0 +1,173 @@
+"""What a run leaves besides audio: the records, the tokens and the report, all from the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from catalog.export import TokenRow, write_token_parts
+from catalog.site import build_page
+
+from catalog.files import write_atomic
+from catalog.loader import LoadedCatalog
+from catalog.records import (
+    ClipRecord,
+    ConditioningRecord,
+    PackRecord,
+    SourceRecord,
+    WindowRecord,
+    build_catalog_json,
+    build_provenance_json,
+    canonical_json,
+    language_name,
+    text_sha256,
+    tokens_sha256,
+)
+from engine.pack import Pack
+from jobs.content import profile_sha256
+from jobs.history import Finished, History
+from jobs.job import Counts
+from jobs.ledger import Row
+from jobs.plan import PlannedRender, plan_renders
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a report says besides the counts."""
+
+    command: str
+    started_at: datetime
+    elapsed_s: float
+    workers: int
+    slots: int
+    execution: dict[str, object] | None
+    interrupted: bool = False
+
+
+def write_outputs(out: Path, loaded: LoadedCatalog, pack: Pack, history: History) -> int:
+    """Write `catalog.json`, `provenance.json`, the token Parquet and the page; how many clips.
+
+    They hold every clip of the catalog whose record is of the catalog's own content, whatever
+    part of it the last run was asked for.
+    """
+    current = [
+        (planned, history.finished[planned.render.key])
+        for planned in plan_renders(loaded, pack, history)
+        if planned.is_current
+    ]
+    clips = [_clip(loaded, pack, history, planned, done) for planned, done in current]
+    catalog_json = build_catalog_json(loaded, clips)
+    write_token_parts(
+        out / "tokens",
+        _token_rows(history, current),
+        algorithm_fingerprint=pack.algorithm.fingerprint(),
+        token_contract_fingerprint=pack.manifest.token_contract.fingerprint,
+        pack_sha256=pack.sha256,
+    )
+    write_atomic(
+        out / "site" / "index.html",
+        build_page(loaded.catalog.catalog, catalog_json, pack.algorithm.fingerprint()),
+    )
+    write_atomic(out / "provenance.json", canonical_json(build_provenance_json(clips)))
+    write_atomic(out / "catalog.json", canonical_json(catalog_json))
+    return len(clips)
+
+
+def _clip(
+    loaded: LoadedCatalog, pack: Pack, history: History, planned: PlannedRender, done: Finished
+) -> ClipRecord:
+    render, voice, row = planned.render, planned.render.voice, done.row
+    windows = history.window_rows(done.content_key, done.execution)
+    return ClipRecord(
+        voice=voice.name,
+        passage=render.passage_id,
+        language=language_name(loaded.catalog, voice, render.language),
+        language_id=render.language,
+        audio=done.audio,
+        sha256=row["audio_sha256"],
+        text=render.text,
+        seed=render.seed,
+        model=pack.manifest.name,
+        checkpoint_sha256=pack.checkpoint_sha256,
+        edge_fade_seconds=pack.algorithm.edge_fade,
+        algorithm_fingerprint=pack.algorithm.fingerprint(),
+        backend="loudkit-batch torch",
+        duration_seconds=row["samples"] / pack.algorithm.sample_rate,
+        profile_sha256=profile_sha256(pack, planned.conditioning),
+        token_contract_fingerprint=pack.manifest.token_contract.fingerprint,
+        execution={**json.loads(row["execution_facts"]), "digest": done.execution},
+        pcm_sha256=row["pcm_sha256"],
+        rendered_at=row["at"],
+        pack=PackRecord(pack.manifest.name, pack.sha256),
+        conditioning=ConditioningRecord.of(render),
+        source=SourceRecord.of(voice.source) if voice.source else None,
+        windows=tuple(_window(window) for window in windows),
+    )
+
+
+def _window(row: Row) -> WindowRecord:
+    return WindowRecord(
+        index=row["chunk_index"],
+        half=row["half"],
+        attempt=row["attempt"],
+        attempts=row["attempts"],
+        seed=row["seed"],
+        text_sha256=text_sha256(row["text"]),
+        tokens=len(row["tokens"]),
+        tokens_sha256=tokens_sha256(row["tokens"]),
+        prefix_tokens=len(row["prefix"]),
+        verdict=row["reason"],
+        keep=row["keep"],
+        generated=row["n_generated"],
+        suspect=row["suspect"],
+        ended=row["ended"],
+    )
+
+
+def _token_rows(
+    history: History, current: list[tuple[PlannedRender, Finished]]
+) -> Iterator[TokenRow]:
+    for planned, done in current:
+        for row in history.window_rows(done.content_key, done.execution):
+            yield TokenRow(
+                voice=planned.render.voice.name,
+                passage=planned.render.passage_id,
+                chunk_index=row["chunk_index"],
+                half=row["half"],
+                seed=row["seed"],
+                text=row["text"],
+                tokens=row["tokens"],
+            )
+
+
+def write_report(out: Path, pack: Pack, counts: Counts, facts: RunFacts) -> dict[str, Any]:
+    """Write `report.json`: what was planned, what became of it, and how fast."""
+    report: dict[str, Any] = {
+        "tool": f"loudkit-batch {version('loudkit-batch')}",
+        "command": facts.command,
+        "started_at": facts.started_at.astimezone(UTC).isoformat(timespec="seconds"),
+        "elapsed_s": round(facts.elapsed_s, 3),
+        "interrupted": facts.interrupted,
+        "planned": counts.planned,
+        "rendered": counts.rendered,
+        "reused": counts.reused,
+        "failed": counts.failed,
+        "failures": [asdict(failure) for failure in counts.failures],
+        "windows": counts.windows,
+        "audio_s": round(counts.audio_s, 3),
+        "times_real_time": round(counts.audio_s / facts.elapsed_s, 3) if counts.rendered else None,
+        "workers": facts.workers,
+        "slots": facts.slots,
+        "worker_deaths": counts.worker_deaths,
+        "execution": facts.execution,
+        "algorithm_fingerprint": pack.algorithm.fingerprint(),
+        "token_contract_fingerprint": pack.manifest.token_contract.fingerprint,
+        "pack": {"name": pack.manifest.name, "sha256": pack.sha256},
+    }
+    write_atomic(out / "report.json", canonical_json(report))
+    return report

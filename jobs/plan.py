@@ -1,0 +1,134 @@
+"""What a command would render and why: the catalog against the pack and the ledger.
+
+Nothing here imports torch or starts Ray. A plan is a stream: a corpus of millions of passages is
+never held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from catalog.loader import LoadedCatalog
+from catalog.renders import Render, iter_renders
+from catalog.schema import Voice
+from engine.contracts.contract import Conditioning
+from engine.errors import EngineError
+from engine.pack import Pack, open_pack, verify_pack
+from engine.speech_chunks import speech_chunks
+from jobs.content import content_key
+from jobs.errors import CatalogRefusedError
+from jobs.history import History
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRender:
+    """A render and what is known of it before anything runs."""
+
+    render: Render
+    conditioning: Conditioning
+    content_key: str
+    reason: str
+    """`current`: nothing to do. `new`, `changed`, `file missing`, `format`, `failed before`,
+    `asked for`: it will be rendered, and why."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the output already has this render."""
+        return self.reason == "current"
+
+
+def open_catalog_pack(loaded: LoadedCatalog) -> Pack:
+    """The pack that a catalog names, opened and verified, its voices checked against it.
+
+    Raises `PackNotFoundError`, `PackMismatchError`, `ManifestError`, `CatalogRefusedError`.
+    """
+    catalog = loaded.catalog
+    pack = open_pack(catalog.pack_name, sha256=catalog.pack_sha256, base=loaded.folder)
+    verify_pack(pack)
+    for index, voice in enumerate(catalog.voices):
+        _check_voice(loaded, pack, index, voice)
+    return pack
+
+
+def _check_voice(loaded: LoadedCatalog, pack: Pack, index: int, voice: Voice) -> None:
+    def refuse(key: str, told: str) -> CatalogRefusedError:
+        return CatalogRefusedError(loaded.problem(("voices", index, key), told))
+
+    speakers = pack.text_side.speakers
+    speaker = voice.speaker or voice.name
+    if speaker not in speakers:
+        key = "speaker" if voice.speaker else "name"
+        raise refuse(
+            key,
+            f"pack {pack.manifest.name} has no speaker {speaker!r}; it has {', '.join(speakers)}",
+        )
+    if voice.env:
+        raise refuse("env", f"pack {pack.manifest.name} was trained on no env; leave env out")
+    style = voice.style or loaded.catalog.defaults.style
+    try:
+        pack.text_side.prompt((), conditioning_of(voice, style))
+    except EngineError as error:
+        raise refuse("style" if style else "accent", str(error)) from None
+    language = loaded.catalog.language_id(voice)
+    if language not in pack.manifest.languages:
+        raise refuse(
+            "language",
+            f"pack {pack.manifest.name} speaks "
+            f"{', '.join(pack.manifest.languages)}, not {language!r}",
+        )
+
+
+def conditioning_of(voice: Voice, style: str | None) -> Conditioning:
+    """What the prompt says of a voice; a voice without a speaker is spoken by its own name."""
+    return Conditioning(
+        speaker=voice.speaker or voice.name, style=style or "", accent=voice.accent or ""
+    )
+
+
+def plan_renders(
+    loaded: LoadedCatalog,
+    pack: Pack,
+    history: History,
+    *,
+    only: str | None = None,
+    everything: bool = False,
+) -> Iterator[PlannedRender]:
+    """Every selected render with the reason why it will or will not be rendered."""
+    for render in iter_renders(loaded, only):
+        conditioning = conditioning_of(render.voice, render.style)
+        key = content_key(
+            pack,
+            conditioning,
+            text=render.text,
+            language=render.language,
+            seed=render.seed,
+        )
+        reason = "asked for" if everything else history.reason(render, key)
+        yield PlannedRender(render, conditioning, key, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkCount:
+    """How a planned text will be split, or why it cannot be spoken."""
+
+    chunks: int
+    characters: int
+    error: str | None = None
+
+
+def count_chunks(pack: Pack, render: Render) -> ChunkCount:
+    """The chunks of a render's text, without a model."""
+    try:
+        chunks = speech_chunks(pack, render.text, render.language)
+        for chunk in chunks:
+            pack.text_side.text_tokens(chunk)
+    except EngineError as error:
+        return ChunkCount(0, len(render.text), f"{error.code}: {error}")
+    return ChunkCount(len(chunks), sum(len(chunk) for chunk in chunks))
+
+
+def estimated_seconds(pack: Pack, characters: int) -> float:
+    """About how long a text will sound, from the pack's own characters a row entry."""
+    algorithm = pack.algorithm
+    return characters / algorithm.chunking.chars / algorithm.row_rate_hz

@@ -1,0 +1,52 @@
+"""Fixtures of the whole suite: one loaded engine, one Ray."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+    from engine.pack import Pack
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def starter() -> Pack:
+    """The embedded pack, opened."""
+    from engine.pack import open_pack
+
+    return open_pack("starter")
+
+
+@pytest.fixture(scope="session")
+def engine(starter: Pack) -> Engine:
+    """The embedded pack, loaded as a worker loads it."""
+    from engine.engine import load_engine
+    from engine.execution import ExecutionConfig
+
+    return load_engine(starter, ExecutionConfig(), slots=16)
+
+
+@pytest.fixture(scope="session")
+def ray_session() -> Iterator[None]:
+    """One Ray for the whole session: fleets join it and leave it running."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_AUTH_MODE", "token")
+    os.environ.setdefault("RAY_AUTH_TOKEN", "a-token-of-this-test-session-only")
+    import ray
+
+    ray.init(
+        address="local",
+        num_cpus=4,
+        include_dashboard=False,
+        logging_level="ERROR",
+        log_to_driver=False,
+    )
+    yield
+    ray.shutdown()

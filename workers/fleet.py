@@ -1,0 +1,198 @@
+"""The fleet: Ray actors of one execution identity, spawned, polled, replaced and drained.
+
+The driver holds one outstanding poll a worker, so a thousand windows a second cost a handful of
+messages, and a death is noticed by the poll that fails. The fleet knows nothing of passages: it
+hands out events and says which worker died; who had what is the job's knowledge.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workers.errors import FleetUnavailableError, IdentityMismatchError
+from workers.renderer import Renderer, WorkerSpec
+
+if TYPE_CHECKING:
+    from engine.events import Event, PassageJob
+    from engine.execution import ExecutionIdentity
+
+_RESTARTS_AT_MOST = 20
+"""Deaths of workers in one job after which the machine, not a passage, is to blame."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDied:
+    """A worker is gone; what it had in flight must go elsewhere."""
+
+    worker: str
+    reason: str
+
+
+@dataclass(slots=True)
+class _Worker:
+    name: str
+    actor: Any
+    poll: Any = None
+
+
+class Fleet:
+    """Workers under one spec. Use as a context manager; leaving it kills the actors."""
+
+    def __init__(self, spec: WorkerSpec, *, workers: int, address: str | None) -> None:
+        self._spec, self._wanted, self._address = spec, workers, address
+        self._workers: dict[str, _Worker] = {}
+        self._started = 0
+        self._deaths = 0
+        self._owns_ray = False
+        self.identity: ExecutionIdentity | None = None
+
+    def __enter__(self) -> Fleet:
+        self._join_cluster()
+        try:
+            self._spawn(self._wanted)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The names of the workers alive."""
+        return tuple(self._workers)
+
+    def submit(self, worker: str, jobs: Sequence[PassageJob]) -> None:
+        """Queue passages at a worker; a death shows at its next poll."""
+        if jobs:
+            self._workers[worker].actor.submit.remote(list(jobs))
+
+    def wait(self, timeout_s: float) -> Iterator[tuple[str, list[Event]] | WorkerDied]:
+        """The events of the workers that have some; deaths, with a replacement started."""
+        import ray
+
+        for worker in self._workers.values():
+            if worker.poll is None:
+                worker.poll = worker.actor.poll.remote()
+        polls = {worker.poll: worker for worker in self._workers.values()}
+        ready, _ = ray.wait(list(polls), num_returns=1, timeout=timeout_s)
+        # Whoever else is ready by now is taken along: one wait serves all of them.
+        if len(polls) > 1:
+            more, _ = ray.wait(list(polls), num_returns=len(polls), timeout=0)
+            ready = list(dict.fromkeys([*ready, *more]))
+        for reference in ready:
+            worker = polls[reference]
+            worker.poll = None
+            try:
+                yield worker.name, ray.get(reference)
+            except ray.exceptions.RayActorError as error:
+                yield self._bury(worker, _first_line(error))
+            except ray.exceptions.RayTaskError as error:
+                ray.kill(worker.actor)
+                yield self._bury(worker, _first_line(error.cause or error))
+
+    def kill_worker(self, name: str) -> None:
+        """End a worker at once, as a lost machine would."""
+        import ray
+
+        ray.kill(self._workers[name].actor)
+
+    def close(self) -> None:
+        """Kill the actors, and the cluster if it was started here."""
+        import ray
+
+        for worker in self._workers.values():
+            ray.kill(worker.actor)
+        self._workers.clear()
+        if self._owns_ray:
+            ray.shutdown()
+            self._owns_ray = False
+
+    def _bury(self, worker: _Worker, reason: str) -> WorkerDied:
+        del self._workers[worker.name]
+        self._deaths += 1
+        if self._deaths > _RESTARTS_AT_MOST:
+            raise FleetUnavailableError(
+                f"{self._deaths} workers died in this job, the last with: {reason}"
+            )
+        self._spawn(1)
+        return WorkerDied(worker.name, reason)
+
+    def _join_cluster(self) -> None:
+        """Join the cluster at the address, or start one on this machine."""
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        local = self._address is None
+        if local:
+            # Ray's local ports listen on every interface: only holders of this token get in.
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        import ray
+
+        if ray.is_initialized():
+            return
+        try:
+            ray.init(
+                address="local" if local else self._address,
+                include_dashboard=False if local else None,
+                num_cpus=max(os.cpu_count() or 1, self._cpus_needed()) if local else None,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+                configure_logging=False,
+            )
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise FleetUnavailableError(
+                f"no Ray cluster at {self._address or 'this machine'}: {_first_line(error)}"
+            ) from error
+        self._owns_ray = True
+
+    def _cpus_needed(self) -> int:
+        """Asking for more workers than there are cores is slow, not wrong."""
+        return self._wanted * self._spec.execution.threads
+
+    def _spawn(self, count: int) -> None:
+        """Start workers and admit those of the fleet's identity."""
+        import ray
+
+        gpus = 1 if self._spec.execution.device == "cuda" else 0
+        actor_class = ray.remote(
+            num_cpus=self._spec.execution.threads,
+            num_gpus=gpus,
+            max_concurrency=4,
+            max_restarts=0,
+        )(Renderer)
+        fresh = []
+        for _ in range(count):
+            self._started += 1
+            name = f"worker-{self._started}"
+            fresh.append(_Worker(name, actor_class.remote(self._spec)))
+        for worker in fresh:
+            try:
+                identity = ray.get(worker.actor.identity.remote())
+            except ray.exceptions.RayTaskError as error:
+                raise (error.cause or error) from None
+            except ray.exceptions.RayActorError as error:
+                raise FleetUnavailableError(
+                    f"{worker.name} died while it started: {_first_line(error)}"
+                ) from error
+            self._admit(worker, identity)
+
+    def _admit(self, worker: _Worker, identity: ExecutionIdentity) -> None:
+        if self.identity is None:
+            self.identity = identity
+        elif identity != self.identity:
+            raise IdentityMismatchError(
+                f"{worker.name} is {identity.describe()}, the fleet is "
+                f"{self.identity.describe()}: their last bits differ, so they may not share a job"
+            )
+        self._workers[worker.name] = worker
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].strip() if lines else type(error).__name__
