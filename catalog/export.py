@@ -1,8 +1,9 @@
 """Committed windows as token Parquet: ids are never written without the contract that minted them.
 
-A set of parts is complete or absent: all parts are written beside their places and synced before
-the first is renamed, so neither a kill nor a failing source of rows mixes two runs in a folder.
-The bytes of a part follow from its rows, the fingerprints and the version of pyarrow.
+All parts are written beside their places and synced before the first is renamed: a source of rows
+that fails, and a kill while they are written, leave the set that stood there. Only a kill between
+two renames leaves parts of both, each whole; the next export puts that right. The bytes of a part
+follow from its rows, the fingerprints and the version of pyarrow.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from catalog.export_errors import (
     TokenPartUnreadableError,
     TokenRowError,
 )
-from catalog.files import _sync_folder
+from catalog.files import sync_folder
 
 FORMAT = "loudkit-batch-tokens-1"
 
@@ -203,13 +204,13 @@ def _publish(folder: Path, parts: list[_Part]) -> None:
         part.publish()
     ours = {part.path for part in parts}
     with _told(folder):
-        _sync_folder(folder)
+        sync_folder(folder)
         for path in sorted(folder.iterdir()):
             if path not in ours and (
                 _PART.fullmatch(path.name) or _UNFINISHED.fullmatch(path.name)
             ):
                 path.unlink()
-        _sync_folder(folder)
+        sync_folder(folder)
 
 
 @contextlib.contextmanager
@@ -231,6 +232,8 @@ def _table(rows: list[TokenRow], schema: Any) -> Any:
             pa.array([getattr(row, field.name) for row in rows], type=field.type)
             for field in schema
         ]
+        if any(column.null_count for column in (*columns, columns[-1].flatten())):
+            raise ValueError("a value is missing")
         return pa.Table.from_arrays(columns, schema=schema)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         if len(rows) > 1:

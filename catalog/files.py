@@ -70,7 +70,7 @@ def write_atomic(path: Path, data: bytes) -> None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise WriteFailedError(f"{path}: cannot be written: {reason or error}") from error
@@ -85,7 +85,8 @@ def _write_synced(path: Path, data: bytes) -> None:
         os.fsync(stream.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the renames and removals in a folder durable."""
     if os.name == "nt":
         return  # a folder cannot be opened there, and the rename is durable without it
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

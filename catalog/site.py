@@ -24,7 +24,7 @@ MAX_TEXT_CHARS = 4000
 _OPENING_CHARS = 320
 """What shows of a text that is folded away; one that is little longer is not folded."""
 
-_COLUMNS = "Passage|Player|Text|Language|Length|Seed|Algorithm|Token contract|State"
+_COLUMNS = "Voice, passage|Player|Text|Language|Length|Seed|Algorithm|Token contract|State"
 _UNKNOWN = '<span class="unknown">not recorded</span>'
 
 
@@ -218,7 +218,8 @@ def _source(source: JsonObject | None) -> str:
     links = _is_web(url)
     address = f'<a href="{escape(url)}" rel="noopener noreferrer">{escape(url)}</a>'
     rows = [("Source", escape(name)), ("Address", address if links else escape(url))]
-    rows += [(key.title(), escape(str(source.get(key) or ""))) for key in ("license", "consent")]
+    rows += [("Licence", escape(str(source.get("license") or "")))]
+    rows += [("Consent", escape(str(source.get("consent") or "")))]
     told = "\n".join(
         f"<div><dt>{key}</dt><dd>{value or _UNKNOWN}</dd></div>" for key, value in rows
     )
@@ -243,7 +244,7 @@ def _article(voice: str, clip: _Clip, languages: dict[str, str]) -> str:
     source = escape("../" + quote(str(sample["audio"])))
     tag = escape(clip.language_id)
     return f"""<article class="clip" data-language="{tag}" data-state="{state}">
-<h3>{escape(clip.passage)}</h3>
+<h3><span class="of">{escape(voice)} </span>{escape(clip.passage)}</h3>
 <p class="state {state}">{told}</p>
 <audio controls preload="none" src="{source}" aria-label="{escape(f"{voice}, {clip.passage}")}">
 </audio>

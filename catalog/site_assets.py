@@ -22,7 +22,10 @@ STYLE = """
 }
 *, *::before, *::after { box-sizing: border-box; }
 [hidden] { display: none !important; }
-html { -webkit-text-size-adjust: 100%; text-size-adjust: 100%; scroll-padding-top: calc(var(--bar, 0px) + 1rem); }
+html {
+  -webkit-text-size-adjust: 100%; text-size-adjust: 100%;
+  scroll-padding-top: calc(var(--bar, 0px) + 1rem);
+}
 body {
   margin: 0; background: var(--paper); color: var(--ink);
   font: 400 1rem/1.55 var(--sans); overflow-wrap: anywhere;
@@ -53,7 +56,9 @@ h1 {
   position: sticky; top: 0; z-index: 2; border-block: 1px solid var(--line);
   background: var(--paper);
 }
-.filters { padding-block: .75rem; display: flex; flex-wrap: wrap; gap: .75rem; align-items: end; }
+.filters {
+  padding-block: .75rem; display: flex; flex-wrap: wrap; gap: .75rem 1rem; align-items: end;
+}
 .filters label, .filters output { font-size: .75rem; color: var(--quiet); }
 .filters label { display: grid; gap: .2rem; }
 .filters .search {
@@ -101,6 +106,9 @@ button[aria-pressed=true] {
 .clip:first-child { margin-top: -1rem; padding-top: 1rem; }
 .clip.playing { background: var(--mark); }
 .clip h3 { font: 600 .9375rem/1.5 var(--sans); }
+[data-view=cards] .of {
+  position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%);
+}
 .clip audio { grid-column: 1 / -1; width: 100%; height: 2.75rem; display: block; }
 .clip blockquote {
   grid-column: 1 / -1; font: 400 1.125rem/1.6 var(--serif); max-width: 40rem;
@@ -157,6 +165,7 @@ button[aria-pressed=true] {
   display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2;
   overflow: hidden; white-space: normal;
 }
+[data-view=table] .of { color: var(--quiet); font-weight: 400; }
 [data-view=table] .facts { gap: .1rem 1.1rem; }
 [data-view=table] .facts div { display: flex; gap: .35rem; align-items: baseline; }
 
@@ -177,6 +186,7 @@ button[aria-pressed=true] {
     order: 1; text-align: left; line-height: 1.35; font-size: .75rem;
   }
   [data-view=table] .clip .fault { order: 2; }
+  [data-view=table] .of { display: block; font-size: .75rem; }
   [data-view=table] .facts { display: contents; }
   [data-view=table] .facts dt {
     position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%);

@@ -35,7 +35,7 @@ def probe_invariance(model: Llama, execution: ExecutionConfig, *, slots: int) ->
     layouts = {
         "the last slot of a full batch": (most, most - 1, [_SHORT, _LONG] * most),
         "the first slot of a full batch": (most, 0, [_LONG, _SHORT] * most),
-        "one row more than the padding": (execution.row_padding + 1, 1, [_LONG] * most),
+        "one row more than the padding": (execution.row_padding + 1, 1, [_LONG] * (most + 1)),
     }
     for name, (count, at, fill) in layouts.items():
         beside = _decode(model, execution, slots=count, at=at, fill=fill)

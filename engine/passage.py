@@ -127,8 +127,6 @@ def carry_tail(tokens: Sequence[int], algorithm: AlgorithmConfig) -> tuple[int, 
     the prefix in the wrong place.
     """
     wanted = algorithm.chunking.prefix_tokens
-    if wanted == 0:
-        return ()
     unit = lcm(algorithm.tokens_per_row_entry, 2 if algorithm.decode == "fusion_mtp2" else 1)
     end = len(tokens) // unit * unit
     start = max(end - wanted, 0) // unit * unit
@@ -156,8 +154,8 @@ class _Law:
     done: deque[FinishedWindow]
 
     def carry_after(self, window: FinishedWindow) -> tuple[int, ...]:
-        """The prefix of the window after this one. With no carry configured none replaces the
-        passage's own."""
+        """The prefix of the window after this one. Where the pack asks for no carry, nothing
+        replaces the one that the passage was given."""
         if self.algorithm.chunking.prefix_tokens == 0:
             return window.prefix
         return carry_tail(window.tokens, self.algorithm)

@@ -19,7 +19,14 @@ import click
 
 from catalog.errors import CatalogError
 from engine.errors import EngineError
-from jobs.errors import DONE, INTERRUPTED, SOME_FAILED, JobError, exit_code_for
+from jobs.errors import (
+    DONE,
+    INTERRUPTED,
+    SOME_FAILED,
+    CatalogRefusedError,
+    JobError,
+    exit_code_for,
+)
 from workers.errors import WorkerError
 
 P = ParamSpec("P")
@@ -37,6 +44,9 @@ def _refusals(command: Callable[P, int]) -> Callable[P, NoReturn]:
         except CatalogError as error:
             for problem in error.problems:
                 click.echo(problem, err=True)
+            sys.exit(exit_code_for(error.code))
+        except CatalogRefusedError as error:
+            click.echo(str(error), err=True)
             sys.exit(exit_code_for(error.code))
         except (EngineError, JobError, WorkerError) as error:
             click.echo(f"{error.code}: {error}", err=True)

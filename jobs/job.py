@@ -120,26 +120,36 @@ class Job:
     # -- work goes out -------------------------------------------------------------------------
 
     def _top_up(self, todo: Iterator[PlannedRender], exhausted: bool) -> bool:
-        """Give each worker as much as it can hold; whether `todo` has come to its end."""
-        for worker in self._fleet.workers:
-            held = [flight for flight in self._flights.values() if flight.worker == worker]
-            if any(flight.deaths for flight in held):
-                continue
-            if self._quarantine:
-                # A suspect runs alone: the worker drains first, then takes exactly one.
-                if not held:
-                    self._send(worker, [self._quarantine.popleft()])
-                continue
-            batch: list[_Flight] = []
-            while not exhausted and len(held) + len(batch) < self._most_in_flight:
+        """Give the workers as much as they can hold, evenly; whether `todo` has come to its end."""
+        held: dict[str, list[_Flight]] = {worker: [] for worker in self._fleet.workers}
+        for flight in self._flights.values():
+            held[flight.worker].append(flight)
+        batches: dict[str, list[_Flight]] = {worker: [] for worker in held}
+        if self._quarantine:
+            # A suspect runs alone: workers drain first, then take exactly one each.
+            for worker, flights in held.items():
+                if not flights and self._quarantine:
+                    batches[worker].append(self._quarantine.popleft())
+        else:
+            open_to_all = [w for w, flights in held.items() if not any(f.deaths for f in flights)]
+            while open_to_all and not exhausted:
+                worker = min(open_to_all, key=lambda w: len(held[w]) + len(batches[w]))
+                if len(held[worker]) + len(batches[worker]) >= self._most_in_flight:
+                    break
                 planned = next(todo, None)
                 if planned is None:
                     exhausted = True
                 else:
-                    done = self._history.windows(planned.content_key, self._execution)
-                    batch.append(_Flight(planned, list(done)))
+                    batches[worker].append(self._flight(planned))
+        for worker, batch in batches.items():
             self._send(worker, batch)
         return exhausted
+
+    def _flight(self, planned: PlannedRender) -> _Flight:
+        """A render with the windows that need not be made again."""
+        if planned.reason == "asked for":
+            return _Flight(planned, [])
+        return _Flight(planned, list(self._history.windows(planned.content_key, self._execution)))
 
     def _send(self, worker: str, flights: list[_Flight]) -> None:
         jobs = []

@@ -13,7 +13,7 @@ from catalog.loader import LoadedCatalog
 from catalog.renders import Render, iter_renders
 from catalog.schema import Voice
 from engine.contracts.contract import Conditioning
-from engine.errors import EngineError
+from engine.errors import EngineError, PackNotFoundError
 from engine.pack import Pack, open_pack, verify_pack
 from engine.speech_chunks import speech_chunks
 from jobs.content import content_key
@@ -41,10 +41,16 @@ class PlannedRender:
 def open_catalog_pack(loaded: LoadedCatalog) -> Pack:
     """The pack that a catalog names, opened and verified, its voices checked against it.
 
-    Raises `PackNotFoundError`, `PackMismatchError`, `ManifestError`, `CatalogRefusedError`.
+    Raises `CatalogRefusedError` naming the place in the catalog, `PackMismatchError` and
+    `ManifestError`.
     """
     catalog = loaded.catalog
-    pack = open_pack(catalog.pack_name, sha256=catalog.pack_sha256, base=loaded.folder)
+    try:
+        # A bare word that is no bundled pack is a folder beside the catalog.
+        reference = loaded.pack_folder or catalog.pack_name
+        pack = open_pack(reference, sha256=catalog.pack_sha256, base=loaded.folder)
+    except PackNotFoundError as error:
+        raise CatalogRefusedError(loaded.problem(("pack",), str(error))) from None
     verify_pack(pack)
     for index, voice in enumerate(catalog.voices):
         _check_voice(loaded, pack, index, voice)

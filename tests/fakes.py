@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.detectors import Inspection
 from engine.llama import LlamaConfig, RopeScaling
+from engine.passage import FinishedWindow, Half
 
 
 def tiny_llama_config(
@@ -62,3 +64,25 @@ def random_llama_state(config: LlamaConfig, *, seed: int, scale: float = 0.3) ->
     if not config.tie_word_embeddings:
         state["lm_head.weight"] = draw(config.vocab_size, hidden)
     return state
+
+
+def finished_window_of(
+    *, chunk_index: int = 0, half: Half = 0, seed: int = 7, frames: int = 3
+) -> FinishedWindow:
+    """A settled window of the starter's ids."""
+    tokens = tuple(76 + 512 * position + 5 for _ in range(frames) for position in range(7))
+    return FinishedWindow(
+        chunk_index=chunk_index,
+        half=half,
+        attempt=0,
+        attempts=1,
+        seed=seed,
+        text="Good morning.",
+        prefix=(),
+        tokens=tokens,
+        verdict=Inspection(keep=frames, reason="clean", suspect=False),
+        n_generated=frames,
+        hit_cap=False,
+        hit_window=False,
+        ended=True,
+    )

@@ -1,0 +1,133 @@
+"""The ledger: what is committed is whole, read back as written, and never skipped in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.errors import LedgerError
+from jobs.history import History, finished_window, window_row
+from jobs.ledger import SCHEMA, Ledger, LedgerIdentity, read_rows, segment_files
+from tests.fakes import finished_window_of
+
+IDENTITY = LedgerIdentity("p" * 64, "a" * 16, "c" * 16)
+
+
+def _row(number: int, **facts: Any) -> dict[str, Any]:
+    return {
+        "kind": "window",
+        "content_key": "key",
+        "render_key": "ann/one",
+        "worker": "worker-1",
+        "execution": "exec",
+        "at": "2026-11-30T00:00:00+00:00",
+        **window_row(finished_window_of(chunk_index=number)),
+        **facts,
+    }
+
+
+def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, IDENTITY, flush_rows=3)
+    written = [_row(n) for n in range(8)]
+    for row in written:
+        ledger.append(row)
+    assert len(segment_files(tmp_path)) == 2  # the last two rows are not due yet
+    ledger.flush()
+    found = list(read_rows(tmp_path))
+    assert [{k: row[k] for k in written[0]} for row in found] == written
+    assert [path.name for _, path in segment_files(tmp_path)] == [
+        f"segment-{n:08d}.arrow" for n in (1, 2, 3)
+    ]
+
+
+def test_a_flush_is_due_by_time_as_well(tmp_path: Path) -> None:
+    now = [0.0]
+    ledger = Ledger(tmp_path, IDENTITY, flush_s=5.0, clock=lambda: now[0])
+    ledger.append(_row(0))
+    now[0] = 4.9
+    ledger.flush_if_due()
+    assert segment_files(tmp_path) == []
+    now[0] = 5.0
+    ledger.flush_if_due()
+    assert len(segment_files(tmp_path)) == 1
+
+
+def test_a_new_writer_goes_on_after_the_last_segment(tmp_path: Path) -> None:
+    for number in range(3):
+        ledger = Ledger(tmp_path, IDENTITY)
+        ledger.append(_row(number))
+        ledger.flush()
+    assert [row["chunk_index"] for row in read_rows(tmp_path)] == [0, 1, 2]
+
+
+def test_seeds_over_two_to_the_63_survive(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, IDENTITY)
+    ledger.append(_row(0, seed=2**64 - 1))
+    ledger.flush()
+    assert [row["seed"] for row in read_rows(tmp_path)] == [2**64 - 1]
+
+
+def test_segments_carry_what_they_were_made_under(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, IDENTITY)
+    ledger.append(_row(0))
+    ledger.flush()
+    [(_, path)] = segment_files(tmp_path)
+    with pa.ipc.open_file(str(path)) as reader:
+        metadata = reader.schema.metadata
+    assert metadata[b"token_contract_fingerprint"] == b"c" * 16
+    assert metadata[b"algorithm_fingerprint"] == b"a" * 16
+
+
+@settings(derandomize=True, deadline=None, max_examples=120)
+@given(cut=st.floats(0, 0.999), flip=st.integers(0, 7))
+def test_a_torn_segment_is_refused_by_name(
+    tmp_path_factory: pytest.TempPathFactory, cut: float, flip: int
+) -> None:
+    folder = tmp_path_factory.mktemp("ledger")
+    ledger = Ledger(folder, IDENTITY)
+    for number in range(20):
+        ledger.append(_row(number))
+    ledger.flush()
+    [(_, path)] = segment_files(folder)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * cut)])
+    with pytest.raises(LedgerError, match=path.name):
+        list(read_rows(folder))
+
+
+def test_a_foreign_arrow_file_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "segment-00000001.arrow"
+    table = pa.table({"kind": ["window"]})
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(LedgerError, match="segment-00000001"):
+        list(read_rows(tmp_path))
+
+
+def test_other_files_in_the_folder_are_none_of_its_business(tmp_path: Path) -> None:
+    (tmp_path / ".tmp-1-ab").write_bytes(b"half a segment")
+    (tmp_path / "notes.txt").write_text("mine")
+    assert list(read_rows(tmp_path)) == []
+
+
+def test_windows_are_taken_up_to_the_first_gap(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger", IDENTITY)
+    for chunk, half in ((0, 0), (1, 1), (1, 2), (2, 1), (3, 0)):
+        ledger.append(_row(chunk, half=half))
+    ledger.flush()
+    history = History(tmp_path)
+    windows = history.windows("key", "exec")
+    assert [(w.chunk_index, w.half) for w in windows] == [(0, 0), (1, 1), (1, 2), (2, 1)]
+    assert history.windows("key", "another execution") == ()
+    assert history.windows("another key", "exec") == ()
+
+
+def test_a_window_survives_the_round_trip() -> None:
+    window = finished_window_of(chunk_index=3, half=2, seed=2**63 + 5)
+    row = dict.fromkeys(SCHEMA.names) | window_row(window)
+    assert finished_window(row) == window
