@@ -98,7 +98,7 @@ def apply_execution(config: ExecutionConfig) -> None:
     torch.backends.cudnn.benchmark = False
     torch.use_deterministic_algorithms(True, warn_only=config.device == "cuda")
     # Every buffer here is written whole before it is read; filling it first only costs time.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010  untyped
     if config.allow_tf32:
         warnings.warn("TF32 is on: bits are not those of the float32 identity", stacklevel=2)
 

@@ -37,7 +37,8 @@ def measure(reference: str) -> dict[str, Any]:
     algorithm = pack.algorithm
     longest = algorithm.window.max_speech_tokens
     peaks: dict[tuple[int, int], float] = {}
-    drawn = decode.sample_rows
+    listened: Any = decode
+    drawn = listened.sample_rows
 
     def record(*args: Any, **kwargs: Any) -> Any:
         sampled = drawn(*args, **kwargs)
@@ -48,7 +49,6 @@ def measure(reference: str) -> dict[str, Any]:
                 peaks[int(seed), int(step) // 7] = float(chance)
         return sampled
 
-    listened: Any = decode
     listened.sample_rows = record
     jobs, texts = [], {}
     spoken = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,13 +31,13 @@ def test_a_dead_worker_is_told_of_and_replaced(starter: Pack, ray_session: None)
         [first] = fleet.workers
         fleet.submit(first, [_job("a")])
         fleet.kill_worker(first)
-        arrivals = []
+        arrivals: list[Any] = []
         while not any(isinstance(arrival, WorkerDied) for arrival in arrivals):
             arrivals += list(fleet.wait(1.0))
         [second] = fleet.workers
         assert second != first
         fleet.submit(second, [_job("a")])
-        events = []
+        events: list[PassageEvent] = []
         while not events:
             for arrival in fleet.wait(1.0):
                 assert not isinstance(arrival, WorkerDied)
@@ -72,7 +73,7 @@ def test_a_renderer_is_a_plain_class(starter: Pack) -> None:
     assert renderer.identity().device == "cpu"
     assert renderer.poll(0.01) == []
     renderer.submit([_job("a"), _job("b")])
-    events = []
+    events: list[PassageEvent] = []
     while len(events) < 2:
         events += [e for e in renderer.poll(5.0) if isinstance(e, PassageEvent)]
     assert {event.key for event in events} == {"a", "b"}
