@@ -108,7 +108,12 @@ def load_engine(pack: Pack, execution: ExecutionConfig, *, slots: int) -> Engine
             f"{text_side.contract.vocabulary_size}"
         )
     model = load_llama(
-        config, _tensors(pack, weights.model), device=execution.device, dtype=torch_dtype(execution)
+        config,
+        _tensors(pack, weights.model),
+        device=execution.device,
+        dtype=torch_dtype(execution),
+        compile_model=execution.compile_model,
+        cuda_graphs=execution.cuda_graphs,
     )
     block = pack.algorithm.codec
     if isinstance(block, Unset):

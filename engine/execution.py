@@ -48,9 +48,8 @@ class ExecutionConfig:
             raise ExecutionRefusedError(
                 f"row_padding must be in {MINIMUM_ROWS}..4096, got {self.row_padding}"
             )
-        for flag in ("compile_model", "cuda_graphs"):
-            if getattr(self, flag):
-                raise ExecutionRefusedError(f"{flag} is not implemented yet; leave it off")
+        if self.cuda_graphs and self.device != "cuda":
+            raise ExecutionRefusedError(f"cuda_graphs needs device cuda, got {self.device!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,8 @@ class ExecutionIdentity:
     row_padding: int
     matmul_tf32: bool
     cudnn_tf32: bool
+    compile_model: bool
+    cuda_graphs: bool
     probe: str
     """A digest of logits that this pack gives here; see `invariance.py`."""
 
@@ -80,6 +81,7 @@ class ExecutionIdentity:
             f"exec[{self.digest()}] torch {self.torch} {self.device} {self.capability} "
             f"{self.dtype} threads={self.threads} rows>={self.row_padding} "
             f"tf32={'on' if self.matmul_tf32 or self.cudnn_tf32 else 'off'}"
+            f"{' compiled' if self.compile_model else ''}{' graphs' if self.cuda_graphs else ''}"
         )
 
 
@@ -99,8 +101,13 @@ def apply_execution(config: ExecutionConfig) -> None:
     torch.use_deterministic_algorithms(True, warn_only=config.device == "cuda")
     # Every buffer here is written whole before it is read; filling it first only costs time.
     setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010  untyped
-    if config.allow_tf32:
-        warnings.warn("TF32 is on: bits are not those of the float32 identity", stacklevel=2)
+    for flag in ("allow_tf32", "compile_model", "cuda_graphs"):
+        if getattr(config, flag):
+            warnings.warn(
+                f"{flag} leaves the envelope in which bits were proven: same tokens are likely, "
+                "same samples are not; it is part of the execution identity",
+                stacklevel=2,
+            )
 
 
 def measure_identity(config: ExecutionConfig, *, probe: str) -> ExecutionIdentity:
@@ -118,6 +125,8 @@ def measure_identity(config: ExecutionConfig, *, probe: str) -> ExecutionIdentit
         row_padding=config.row_padding,
         matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
         cudnn_tf32=torch.backends.cudnn.allow_tf32,
+        compile_model=config.compile_model,
+        cuda_graphs=config.cuda_graphs,
         probe=probe,
     )
 

@@ -16,7 +16,7 @@ Shapes: S rows, T prompt tokens, D hidden size, N query heads, K key/value heads
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,9 +139,13 @@ class Layer:
     down: Tensor  # (D, intermediate)
 
 
+Project = Callable[[LlamaConfig, Layer, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+FeedForward = Callable[[LlamaConfig, Layer, Tensor, Tensor], Tensor]
+
+
 @dataclass(frozen=True, slots=True)
 class Llama:
-    """A model ready to run: weights in one dtype on one device, and its rotary table."""
+    """A model ready to run: weights in one dtype on one device, its rotary table, its kernels."""
 
     config: LlamaConfig
     embedding: Tensor  # (V, D)
@@ -150,6 +154,8 @@ class Llama:
     head: Tensor  # (V, D)
     cos: Tensor  # (positions, H) float32
     sin: Tensor  # (positions, H) float32
+    project: Project
+    feed_forward: FeedForward
 
     @property
     def device(self) -> torch.device:
@@ -161,9 +167,19 @@ class Llama:
 
 
 def load_llama(
-    config: LlamaConfig, state: Mapping[str, Tensor], *, device: str, dtype: torch.dtype
+    config: LlamaConfig,
+    state: Mapping[str, Tensor],
+    *,
+    device: str,
+    dtype: torch.dtype,
+    compile_model: bool = False,
+    cuda_graphs: bool = False,
 ) -> Llama:
-    """Place Hugging Face tensors. `PackMismatchError` lists what is missing, extra or misshapen."""
+    """Place Hugging Face tensors. `PackMismatchError` lists what is missing, extra or misshapen.
+
+    `compile_model` and `cuda_graphs` hand the row-wise mathematics to torch's compiler; the bits
+    are then those of its kernels, class equivalent.
+    """
     remaining = dict(state)
     missing: list[str] = []
 
@@ -216,7 +232,23 @@ def load_llama(
             f"missing {_listed(missing)}; not placed {_listed(extra)}"
         )
     cos, sin = rope_table(config, config.max_position_embeddings)
-    return Llama(config, embedding, tuple(layers), final_norm, head, cos.to(device), sin.to(device))
+    project: Project = _project
+    feed_forward: FeedForward = _feed_forward
+    if compile_model or cuda_graphs:
+        mode = "reduce-overhead" if cuda_graphs else "default"
+        project = torch.compile(_project, dynamic=True, mode=mode)
+        feed_forward = torch.compile(_feed_forward, dynamic=True, mode=mode)
+    return Llama(
+        config=config,
+        embedding=embedding,
+        layers=tuple(layers),
+        final_norm=final_norm,
+        head=head,
+        cos=cos.to(device),
+        sin=sin.to(device),
+        project=project,
+        feed_forward=feed_forward,
+    )
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -285,22 +317,24 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return (x.float() * cos + turned.float() * sin).to(x.dtype)
 
 
-def _feed_forward(model: Llama, layer: Layer, x: Tensor) -> Tensor:
-    normed = rms_norm(x, layer.post_norm, model.config.rms_norm_eps)
-    gate, up = F.linear(normed, layer.gate_up).chunk(2, dim=-1)
-    return x + F.linear(F.silu(gate) * up, layer.down)
-
-
 def _project(
-    model: Llama, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor
+    config: LlamaConfig, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Rotated queries `(rows, N, H)`, rotated keys and plain values `(rows, K, H)`."""
-    c = model.config
-    qkv = F.linear(rms_norm(x, layer.input_norm, c.rms_norm_eps), layer.qkv)
-    qkv = qkv.view(x.shape[0], c.num_attention_heads + 2 * c.num_key_value_heads, c.head_dim)
-    turning = c.num_attention_heads + c.num_key_value_heads
+    heads = config.num_attention_heads
+    turning = heads + config.num_key_value_heads
+    qkv = F.linear(rms_norm(x, layer.input_norm, config.rms_norm_eps), layer.qkv)
+    qkv = qkv.view(x.shape[0], turning + config.num_key_value_heads, config.head_dim)
     turned = rotate(qkv[:, :turning], cos, sin)
-    return turned[:, : c.num_attention_heads], turned[:, c.num_attention_heads :], qkv[:, turning:]
+    return turned[:, :heads], turned[:, heads:], qkv[:, turning:]
+
+
+def _feed_forward(config: LlamaConfig, layer: Layer, x: Tensor, merged: Tensor) -> Tensor:
+    """A block after attention: `merged` `(rows, N * H)` joins the stream `(rows, D)`."""
+    x = x + F.linear(merged, layer.out)
+    normed = rms_norm(x, layer.post_norm, config.rms_norm_eps)
+    gate, up = F.linear(normed, layer.gate_up).chunk(2, dim=-1)
+    return x + F.linear(F.silu(gate) * up, layer.down)
 
 
 @torch.inference_mode()
@@ -314,7 +348,7 @@ def prefill(model: Llama, cache: KVCache, slot: int, ids: Sequence[int]) -> Tens
     x = model.embedding[torch.tensor(ids, device=model.device)]  # (T, D)
     cos, sin = model.cos[:length, None], model.sin[:length, None]  # (T, 1, H)
     for index, layer in enumerate(model.layers):
-        q, k, v = _project(model, layer, x, cos, sin)
+        q, k, v = model.project(model.config, layer, x, cos, sin)
         cache.keys[index][slot, :, :length] = k.transpose(0, 1)  # (K, T, H)
         cache.values[index][slot, :, :length] = v.transpose(0, 1)
         attended = F.scaled_dot_product_attention(
@@ -325,7 +359,7 @@ def prefill(model: Llama, cache: KVCache, slot: int, ids: Sequence[int]) -> Tens
             enable_gqa=c.num_key_value_heads != c.num_attention_heads,
         )
         merged = attended[0].transpose(0, 1).reshape(length, -1)  # (T, N * H)
-        x = _feed_forward(model, layer, x + F.linear(merged, layer.out))
+        x = model.feed_forward(model.config, layer, x, merged)
     cache.lengths[slot] = length
     return rms_norm(x[-1:], model.final_norm, c.rms_norm_eps)[0]
 
@@ -350,9 +384,9 @@ def step(
     cos, sin = model.cos[at, None], model.sin[at, None]  # (S, 1, H)
     attend = _attend_alone if model.device.type == "cpu" else _attend_masked
     for index, layer in enumerate(model.layers):
-        q, k, v = _project(model, layer, x, cos, sin)
+        q, k, v = model.project(model.config, layer, x, cos, sin)
         merged = attend(model, cache, index, slots, lengths, q, k, v)
-        x = _feed_forward(model, layer, x + F.linear(merged, layer.out))
+        x = model.feed_forward(model.config, layer, x, merged)
     for slot in slots:
         cache.lengths[slot] += 1
     return rms_norm(x, model.final_norm, model.config.rms_norm_eps)[:used]
