@@ -155,7 +155,7 @@ class Decoder:
         """One frame for every active slot; the windows that ended with it."""
         finished: list[Decoded] = []
         active = [at for at, slot in enumerate(self._slots) if slot is not None]
-        hidden = self._hidden[self._padded(active)]  # (rows, D)
+        hidden = self._hidden[active]  # (S, D)
         last = self._contract.tokens_per_frame - 1
         for position in range(last + 1):
             active, tokens = self._sample(active, hidden, position, finished)
@@ -170,7 +170,7 @@ class Decoder:
             self.times.step_s += perf_counter() - started
             self.times.steps += 1
             self.times.tokens += len(active)
-        self._hidden[active] = hidden[: len(active)]
+        self._hidden[active] = hidden
         return finished
 
     def _sample(
@@ -179,7 +179,7 @@ class Decoder:
         """The slots that go on and the token each of them drew; the others are retired."""
         spec = self._positions[position]
         started = perf_counter()
-        logits = F.linear(hidden, spec.weight)[: len(active)].float()  # (S, W)
+        logits = F.linear(self._padded(hidden), spec.weight)[: len(active)].float()  # (S, W)
         drawn = perf_counter()
         self.times.head_s += drawn - started
         active, logits = self._retire_broken(active, logits, position, finished)
@@ -252,8 +252,10 @@ class Decoder:
             if frame > occupant.job.floor_frames and chance > occupant.eos_peak_prob:
                 occupant.eos_peak_at, occupant.eos_peak_prob = frame, chance
 
-    def _padded(self, active: Sequence[int]) -> list[int]:
-        return list(active) + [0] * (self._row_padding - len(active))
+    def _padded(self, hidden: Tensor) -> Tensor:
+        """`(rows, D)` with zeros below the padding: fewer rows take another kernel, other bits."""
+        missing = max(0, self._row_padding - hidden.shape[0])
+        return F.pad(hidden, (0, 0, 0, missing))
 
     def _occupant(self, slot: int) -> _Slot:
         occupant = self._slots[slot]

@@ -69,8 +69,9 @@ class Engine:
     def prompt_ids(
         self, text: str, conditioning: Conditioning, prefix: Sequence[int]
     ) -> tuple[int, ...]:
-        """What a window is generated from: the contract's prompt, then the carry."""
-        return (*self.text_side.prompt(self.text_side.text_tokens(text), conditioning), *prefix)
+        """What a window is generated from: prompt, the model's own opening, then the carry."""
+        side = self.text_side
+        return (*side.prompt(side.text_tokens(text), conditioning), *side.opening, *prefix)
 
     def render_window(self, window: FinishedWindow) -> NDArray[np.float32]:
         """One window's sound `(samples,)`: the carry is left context only, both edges are faded."""

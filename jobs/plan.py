@@ -58,37 +58,32 @@ def open_catalog_pack(loaded: LoadedCatalog) -> Pack:
 
 
 def _check_voice(loaded: LoadedCatalog, pack: Pack, index: int, voice: Voice) -> None:
-    def refuse(key: str, told: str) -> CatalogRefusedError:
-        return CatalogRefusedError(loaded.problem(("voices", index, key), told))
+    """Ask the pack's contract for the voice's prompt, one property at a time, to name the culprit."""
 
-    speakers = pack.text_side.speakers
-    speaker = voice.speaker or voice.name
-    if speaker not in speakers:
-        key = "speaker" if voice.speaker else "name"
-        raise refuse(
-            key,
-            f"pack {pack.manifest.name} has no speaker {speaker!r}; it has {', '.join(speakers)}",
-        )
-    if voice.env:
-        raise refuse("env", f"pack {pack.manifest.name} was trained on no env; leave env out")
-    style = voice.style or loaded.catalog.defaults.style
-    try:
-        pack.text_side.prompt((), conditioning_of(voice, style))
-    except EngineError as error:
-        raise refuse("style" if style else "accent", str(error)) from None
+    def refuse(key: str, told: str) -> CatalogRefusedError:
+        written = key if getattr(voice, key, None) else "name"
+        return CatalogRefusedError(loaded.problem(("voices", index, written), told))
+
+    whole = conditioning_of(voice, voice.style or loaded.catalog.defaults.style)
+    for key in ("speaker", "style", "accent", "env"):
+        alone = Conditioning(**{"speaker": whole.speaker, key: getattr(whole, key)})
+        try:
+            pack.text_side.prompt((), alone)
+        except EngineError as error:
+            raise refuse(key, str(error)) from None
     language = loaded.catalog.language_id(voice)
     if language not in pack.manifest.languages:
-        raise refuse(
-            "language",
-            f"pack {pack.manifest.name} speaks "
-            f"{', '.join(pack.manifest.languages)}, not {language!r}",
-        )
+        spoken = ", ".join(pack.manifest.languages)
+        raise refuse("language", f"pack {pack.manifest.name} speaks {spoken}, not {language!r}")
 
 
 def conditioning_of(voice: Voice, style: str | None) -> Conditioning:
     """What the prompt says of a voice; a voice without a speaker is spoken by its own name."""
     return Conditioning(
-        speaker=voice.speaker or voice.name, style=style or "", accent=voice.accent or ""
+        speaker=voice.conditioned_as,
+        style=style or "",
+        accent=voice.accent or "",
+        env=voice.env or "",
     )
 
 

@@ -156,6 +156,7 @@ class ArpabetTextSide:
     def __init__(self, contract: TokenContract, speakers: Sequence[str], sounds: Pronunciations):
         self.contract = contract
         self.speakers = tuple(speakers)
+        self.opening: tuple[int, ...] = ()  # start_of_speech is the last token of the prompt here
         self._sounds = sounds
 
     def text_tokens(self, text: str) -> tuple[int, ...]:
@@ -172,7 +173,8 @@ class ArpabetTextSide:
                 f"no speaker {conditioning.speaker!r} in this pack; it has "
                 f"{', '.join(self.speakers)}"
             )
-        for kind, value in (("style", conditioning.style), ("accent", conditioning.accent)):
+        for kind in ("style", "accent", "env"):
+            value = getattr(conditioning, kind)
             if value:
                 raise UnsupportedTagError(
                     f"this pack was trained on no {kind}; leave {kind} out (got {value!r})"

@@ -79,6 +79,7 @@ class Conditioning:
     speaker: str
     style: str = ""
     accent: str = ""
+    env: str = ""
 
 
 class TextSide(Protocol):
@@ -94,6 +95,14 @@ class TextSide(Protocol):
         """The speakers this pack was trained on."""
         ...
 
+    @property
+    def opening(self) -> tuple[int, ...]:
+        """What the model itself writes between the prompt and the first audio token.
+
+        It is always the same, so it is fed rather than sampled.
+        """
+        ...
+
     def text_tokens(self, text: str) -> tuple[int, ...]:
         """The ids of the text alone, which is what the law counts as its text tokens.
 
@@ -102,5 +111,5 @@ class TextSide(Protocol):
         ...
 
     def prompt(self, text_tokens: Sequence[int], conditioning: Conditioning) -> tuple[int, ...]:
-        """The whole prompt, up to where the first audio token belongs."""
+        """The whole prompt, up to where the model takes over."""
         ...
