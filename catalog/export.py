@@ -60,10 +60,13 @@ def write_token_parts(
     algorithm_fingerprint: str,
     token_contract_fingerprint: str,
     pack_sha256: str,
+    token_contract: str = "",
     rows_per_part: int = 100_000,
 ) -> int:
     """Make `folder` hold these rows and no others, as `part-00000.parquet`, ...; how many rows.
 
+    `token_contract` is what the fingerprint was taken over: with it in the file, a reader under
+    another contract can be told what differs, not only that something does.
     No rows give one part without rows: its contract still stands. Not for two writers at once.
     Raises TokenRowError naming a row that does not fit, WriteFailedError; then, and when `rows`
     itself raises, the parts that stood there before still stand.
@@ -76,6 +79,7 @@ def write_token_parts(
             "algorithm_fingerprint": algorithm_fingerprint,
             "token_contract_fingerprint": token_contract_fingerprint,
             "pack_sha256": pack_sha256,
+            **({"token_contract": token_contract} if token_contract else {}),
         }
     )
     with contextlib.ExitStack() as cleanup:
@@ -102,6 +106,21 @@ def read_token_part(path: Path, *, token_contract_fingerprint: str) -> Iterator[
     with contextlib.closing(_batches(path, token_contract_fingerprint)) as batches:
         next(batches)
     return _rows(path, token_contract_fingerprint)
+
+
+def read_token_metadata(path: Path) -> dict[str, str]:
+    """What a part says of its own ids, before anybody believes it.
+
+    Raises TokenPartUnreadableError.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    _require_file(path)
+    try:
+        return _metadata(pq.read_schema(path))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
 
 
 def _schema() -> Any:
@@ -257,8 +276,7 @@ def _batches(path: Path, fingerprint: str) -> Generator[Any, None, None]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if not path.is_file():
-        raise TokenPartUnreadableError(f"{path}: no such file; expected a part of token Parquet")
+    _require_file(path)
     try:
         with pq.ParquetFile(
             path, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True
@@ -266,9 +284,18 @@ def _batches(path: Path, fingerprint: str) -> Generator[Any, None, None]:
             _check(file.schema_arrow, fingerprint, path)
             yield from chain([pa.RecordBatch.from_pylist([], _schema())], _read(file))
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names not UTF-8
-        raise TokenPartUnreadableError(
-            f"{path}: torn, or not a Parquet file: {_first_line(error)}; export the tokens again"
-        ) from None
+        raise _unreadable(path, error) from None
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise TokenPartUnreadableError(f"{path}: no such file; expected a part of token Parquet")
+
+
+def _unreadable(path: Path, error: Exception) -> TokenPartUnreadableError:
+    return TokenPartUnreadableError(
+        f"{path}: torn, or not a Parquet file: {_first_line(error)}; export the tokens again"
+    )
 
 
 def _read(file: Any) -> Iterator[Any]:
@@ -284,7 +311,7 @@ def _read(file: Any) -> Iterator[Any]:
 
 def _check(schema: Any, fingerprint: str, path: Path) -> None:
     """That the file says what its ids mean, that it is what we expect, and has our columns."""
-    found = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    found = _metadata(schema)
     minted_under = found.get("token_contract_fingerprint")
     if minted_under != fingerprint:
         told = f"token contract {minted_under}" if minted_under else "no token contract it names"
@@ -300,6 +327,10 @@ def _check(schema: Any, fingerprint: str, path: Path) -> None:
         raise TokenPartLayoutError(
             f"{path}: expected the columns of {FORMAT}, got {', '.join(schema.names[:20])}"
         )
+
+
+def _metadata(schema: Any) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
 
 
 def _first_line(error: Exception) -> str:

@@ -108,14 +108,14 @@ class Decoder:
         first, past = self._contract.band(at)
         ids = np.arange(first, past, dtype=np.int64)
         weight = self._model.head[first:past]
-        if at:
-            return _Position(weight, ids, None, None)
-        stop = self._contract.end_of_speech
-        # Columns must ascend by id, so that a tie goes to the lowest id.
-        stop_column = 0 if stop < first else len(ids)
-        row = self._model.head[stop : stop + 1]
-        ids = np.insert(ids, stop_column, stop)
-        weight = torch.cat((row, weight) if stop_column == 0 else (weight, row))
+        stop_column = None
+        if at == 0:
+            stop = self._contract.end_of_speech
+            # Columns must ascend by id, so that a tie goes to the lowest id.
+            stop_column = 0 if stop < first else len(ids)
+            row = self._model.head[stop : stop + 1]
+            ids = np.insert(ids, stop_column, stop)
+            weight = torch.cat((row, weight) if stop_column == 0 else (weight, row))
         silence = torch.from_numpy(np.isin(ids, self._sampling.silence_token_ids))
         exempt = silence.to(self._model.device) if silence.any() else None
         return _Position(weight, ids, exempt, stop_column)

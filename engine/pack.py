@@ -137,10 +137,22 @@ def open_pack(
         key = ".".join(str(part) for part in first["loc"]) or "manifest"
         raise ManifestError(key, f"{first['msg']} (in {manifest_path})") from error
     for name in manifest.files:
-        pure = PurePosixPath(name)
-        if pure.is_absolute() or ".." in pure.parts or "\\" in name or not pure.parts:
-            raise ManifestError(f"files.{name}", "must be a path inside the pack")
+        _require_inside(name)
+    for key in ("model", "model_config_file", "codec", "codec_config_file"):
+        name = getattr(manifest.weights, key)
+        if name not in manifest.files:
+            raise ManifestError(f"weights.{key}", f"{name!r} is not listed under files")
     return Pack(root, digest, manifest, algorithm_from(raw), raw)
+
+
+def _require_inside(name: str) -> None:
+    pure = PurePosixPath(name)
+    if pure.is_absolute() or ".." in pure.parts or "\\" in name or not pure.parts:
+        raise ManifestError(f"files.{name}", "must be a path inside the pack")
+    if not name.isprintable():  # NUL, line breaks, halves of a surrogate pair
+        raise ManifestError(f"files.{name!r}", "must be a name of printable characters")
+    if pure == PurePosixPath(MANIFEST):
+        raise ManifestError(f"files.{name}", "a manifest cannot hold its own sha256")
 
 
 def bundled_packs() -> tuple[str, ...]:
@@ -154,8 +166,11 @@ def _locate(reference: str, base: Path) -> Path:
     if reference in bundled_packs():
         return _BUNDLED / reference
     folder = base / reference
-    if (folder / MANIFEST).is_file():
-        return folder.resolve()
+    try:
+        if (folder / MANIFEST).is_file():
+            return folder.resolve()
+    except OSError as error:  # a name too long, a folder that may not be entered
+        raise PackNotFoundError(f"pack {reference[:80]!r}: {error.strerror}") from error
     what = f"holds no {MANIFEST}" if folder.is_dir() else "is neither a folder nor a bundled pack"
     raise PackNotFoundError(
         f"pack {reference!r} {what}; bundled: {', '.join(bundled_packs()) or 'none'}"
@@ -163,7 +178,16 @@ def _locate(reference: str, base: Path) -> Path:
 
 
 def verify_pack(pack: Pack) -> None:
-    """Hash every file of the pack. Raises `PackMismatchError` naming the first that differs."""
+    """Hash every file of the pack. Raises `PackMismatchError` naming the first that differs.
+
+    A file that the manifest does not list is refused too: a contract could read it, and the
+    pack's sha256 would not stand for it. Hidden files are nobody's business.
+    """
+    for path in sorted(pack.root.rglob("*")):
+        name = path.relative_to(pack.root).as_posix()
+        hidden = any(part.startswith(".") for part in name.split("/"))
+        if path.is_file() and not hidden and name not in {MANIFEST, *pack.manifest.files}:
+            raise PackMismatchError(f"{path}: is not listed under files in {MANIFEST}")
     for name, entry in sorted(pack.manifest.files.items()):
         path = pack.root / name
         try:
@@ -200,6 +224,7 @@ def seal_pack(root: Path) -> str:
     if not isinstance(files, dict) or not files:
         raise ManifestError("files", "must be an object that lists the pack's files")
     for name in files:
+        _require_inside(name)
         listed = root / name
         if not listed.is_file():
             raise ManifestError(f"files.{name}", "there is no such file")

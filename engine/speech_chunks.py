@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from engine.chunking import split_text
+from engine.contracts.tags import ProtectedText, TagSet, protect_tags
 from engine.errors import UnsupportedLanguageError
 from engine.pack import Pack
-from engine.speech_text import has_words, prepare_text
+from engine.speech_text import VERBATIM, prepare_text
 
 
 def speech_chunks(pack: Pack, text: str, language: str) -> list[str]:
     """The chunks a passage is spoken in; needs no weights, so `plan` can count them.
 
-    Raises `UnsupportedLanguageError`, `NothingToSpeakError` and what the text side refuses.
+    Tags that the pack lists are kept whole and beside their text; a pack that lists none has no
+    tags. Raises `UnsupportedLanguageError`, `UnsupportedTagError`, `NothingToSpeakError` and what
+    the text side refuses.
     """
     if language not in pack.manifest.languages:
         raise UnsupportedLanguageError(
             f"pack {pack.manifest.name} speaks {', '.join(pack.manifest.languages)}, "
             f"not {language!r}"
         )
-    prepared = prepare_text(text, language, pack.algorithm.text)
+    recipe = pack.algorithm.text
+    tags = TagSet.of(pack.manifest.supported_tags)
+    protected = protect_tags(text, tags, spaced=recipe.recipe != VERBATIM)
+    prepared = prepare_text(protected.text, language, recipe)
+    return protected.restore(_speakable(split_text(prepared, pack.algorithm.chunking), protected))
+
+
+def _speakable(pieces: list[str], protected: ProtectedText) -> list[str]:
+    """The pieces, those of marks or tags alone joined to their neighbours."""
     chunks: list[str] = []
-    for piece in split_text(prepared, pack.algorithm.chunking):
+    for piece in pieces:
         # A piece of marks alone cannot be spoken by itself: it closes the chunk before it.
-        if has_words(piece) or not chunks:
+        if protected.has_words(piece) or not chunks:
             chunks.append(piece)
         else:
             chunks[-1] = f"{chunks[-1]} {piece}"
-    if len(chunks) > 1 and not has_words(chunks[0]):
+    if len(chunks) > 1 and not protected.has_words(chunks[0]):
         chunks[:2] = [f"{chunks[0]} {chunks[1]}"]
     return chunks

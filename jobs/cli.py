@@ -255,7 +255,7 @@ def fingerprint(manifest: Path, canonical: bool) -> int:
 
 @main.group()
 def pack() -> None:
-    """Look at packs, check them, and seal new ones."""
+    """Look at packs, check them, make new ones and seal them."""
 
 
 @pack.command()
@@ -312,6 +312,72 @@ def verify(reference: str) -> int:
     return DONE
 
 
+_folder = click.Path(path_type=Path)
+
+
+@pack.command("import")
+@click.option("--model", type=_folder, required=True, help="Llama: config.json and weights.")
+@click.option("--codec", type=_folder, required=True, help="SNAC: config.json and weights.")
+@click.option("--tokenizer", type=_folder, help="Default: the model's folder.")
+@click.option("--out", type=_folder, required=True, help="A new folder.")
+@click.option("--contract", help="What the ids mean. Default: the one that the tokenizer fits.")
+@click.option("--name", help="Default: the name of the OUT folder.")
+@click.option(
+    "--language", "languages", multiple=True, default=("en",), show_default=True, help="Repeatable."
+)
+@click.option("--speaker", "speakers", multiple=True, help="A trained speaker's name; repeatable.")
+@click.option("--licence", "--license", required=True, help="What the weights may be used under.")
+@click.option("--source", required=True, help="Where the weights are from.")
+@click.option("--decode-only", is_flag=True, help="Leave out the codec's encoder: it is no use.")
+@click.option("--verbatim", is_flag=True, help="Speak text as it stands, without the text funnel.")
+@_json
+@_refusals
+def import_(
+    model: Path,
+    codec: Path,
+    tokenizer: Path | None,
+    out: Path,
+    contract: str | None,
+    name: str | None,
+    languages: tuple[str, ...],
+    speakers: tuple[str, ...],
+    licence: str,
+    source: str,
+    decode_only: bool,
+    verbatim: bool,
+    as_json: bool,
+) -> int:
+    """Make a pack of a Hugging Face Llama folder and a SNAC folder. Fetches nothing."""
+    from engine.importing import import_pack
+    from engine.importing_manifest import PackLabel
+
+    label = PackLabel(
+        name=name or out.absolute().name.lower(),
+        languages=languages,
+        licence=licence,
+        source=source,
+        text_recipe="verbatim" if verbatim else "funnel",
+    )
+    digest = import_pack(
+        model,
+        codec,
+        out=out,
+        label=label,
+        tokenizer=tokenizer,
+        contract=contract,
+        speakers=speakers,
+        decode_only=decode_only,
+    )
+    click.echo(json.dumps({"out": str(out), "sha256": digest}) if as_json else digest)
+    if not as_json:
+        click.echo(
+            f"{out}: detectors only report until their numbers are measured: "
+            f"python -m tests.benchmarks.measure_pack {out}",
+            err=True,
+        )
+    return DONE
+
+
 @pack.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @_refusals
@@ -320,6 +386,41 @@ def seal(folder: Path) -> int:
     from engine.pack import seal_pack
 
     click.echo(seal_pack(folder))
+    return DONE
+
+
+@main.group()
+def contract() -> None:
+    """Say what the token ids of a pack mean, and whether a file's ids mean the same."""
+
+
+@contract.command("show")
+@click.argument("reference", metavar="PACK")
+@_json
+@_refusals
+def show_contract(reference: str, as_json: bool) -> int:
+    """Name, fingerprint, bands and specials of PACK's token contract."""
+    from jobs.contracts import contract_of_pack, describe, describe_lines
+
+    found = contract_of_pack(reference).contract
+    lines = [json.dumps(describe(found))] if as_json else describe_lines(found)
+    click.echo("\n".join(lines))
+    return DONE
+
+
+@contract.command("check")
+@click.argument("parquet", type=click.Path(path_type=Path))
+@click.argument("reference", metavar="PACK")
+@_refusals
+def check_contract(parquet: Path, reference: str) -> int:
+    """Hold token PARQUET (a part, or a folder of them) against PACK: contract and every id."""
+    from jobs.contracts import check_tokens
+
+    found = check_tokens(parquet, reference)
+    click.echo(
+        f"{parquet}: {found.rows} windows with {found.tokens} ids in {found.parts} parts, "
+        "all under the contract of the pack and in its bands"
+    )
     return DONE
 
 

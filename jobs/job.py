@@ -20,6 +20,7 @@ from engine.events import Event, FailureEvent, PassageEvent, PassageJob, WindowE
 from engine.execution import ExecutionIdentity
 from engine.passage import FinishedWindow
 from jobs.history import History, window_row
+from jobs.interruption import Interrupted
 from jobs.ledger import Ledger, Row
 from jobs.plan import PlannedRender
 from jobs.progress import Progress
@@ -100,11 +101,18 @@ class Job:
         self._flights: dict[str, _Flight] = {}
         self._quarantine: deque[_Flight] = deque()
 
-    def run(self, todo: Iterator[PlannedRender]) -> None:
-        """Render everything in `todo`. What was committed is durable when this raises, too."""
+    def run(
+        self, todo: Iterator[PlannedRender], *, should_stop: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Render everything in `todo`. What was committed is durable when this raises, too.
+
+        Raises `Interrupted` at a safe point once `should_stop` says so.
+        """
         try:
             exhausted = False
             while True:
+                if should_stop():
+                    raise Interrupted("asked to stop")
                 exhausted = self._top_up(todo, exhausted)
                 if exhausted and not self._flights and not self._quarantine:
                     break

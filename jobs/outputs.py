@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from catalog.export import TokenRow, write_token_parts
-from catalog.site import build_page
-
 from catalog.files import write_atomic
 from catalog.loader import LoadedCatalog
 from catalog.records import (
@@ -28,8 +26,10 @@ from catalog.records import (
     text_sha256,
     tokens_sha256,
 )
+from catalog.site import build_page
 from engine.pack import Pack
 from jobs.content import profile_sha256
+from jobs.contracts import meaning_for_file
 from jobs.history import Finished, History
 from jobs.job import Counts
 from jobs.ledger import Row
@@ -68,6 +68,7 @@ def write_outputs(out: Path, loaded: LoadedCatalog, pack: Pack, history: History
         algorithm_fingerprint=pack.algorithm.fingerprint(),
         token_contract_fingerprint=pack.manifest.token_contract.fingerprint,
         pack_sha256=pack.sha256,
+        token_contract=meaning_for_file(pack.text_side.contract),
     )
     write_atomic(
         out / "site" / "index.html",
@@ -157,6 +158,7 @@ def write_report(out: Path, pack: Pack, counts: Counts, facts: RunFacts) -> dict
         "rendered": counts.rendered,
         "reused": counts.reused,
         "failed": counts.failed,
+        "remaining": counts.planned - counts.settled,
         "failures": [asdict(failure) for failure in counts.failures],
         "windows": counts.windows,
         "audio_s": round(counts.audio_s, 3),

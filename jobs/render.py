@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from catalog.loader import load_catalog
 from engine.execution import ExecutionConfig
 from engine.pack import Pack
 from jobs.history import History
+from jobs.interruption import Interrupted, Interruption
 from jobs.job import Counts, Job
 from jobs.ledger import Ledger, LedgerIdentity
 from jobs.outputs import RunFacts, write_outputs, write_report
 from jobs.plan import PlannedRender, open_catalog_pack, plan_renders
 from jobs.progress import Progress
+from workers.errors import WorkerError
 from workers.fleet import Fleet
 from workers.renderer import WorkerSpec
 
@@ -51,10 +49,6 @@ class RenderResult:
     interrupted: bool
 
 
-class Interrupted(Exception):
-    """SIGINT or SIGTERM: stop, keep what is committed, and say that the run can be resumed."""
-
-
 def run_render(options: RenderOptions, progress: Progress) -> RenderResult:
     """Bring an output folder up to its catalog.
 
@@ -78,14 +72,25 @@ def run_render(options: RenderOptions, progress: Progress) -> RenderResult:
         else:
             voices.add(each.render.voice.name)
     workers, execution, interrupted = 0, None, False
+    broken: WorkerError | None = None
     if voices:
         try:
-            with _interruptible(), _fleet(options, pack) as fleet:
+            with Interruption() as interruption, _fleet(options, pack) as fleet:
                 workers = len(fleet.workers)
                 execution = asdict(fleet.identity) if fleet.identity else None
-                _run(options, pack, out, history, fleet, counts, voices, planned(), progress)
+                job = _job(options, pack, out, history, fleet, counts, progress)
+                progress.started(counts, workers)
+                with interruption.deferred():
+                    job.run(
+                        _to_make(planned(), history, counts, voices, fleet),
+                        should_stop=lambda: interruption.requested,
+                    )
         except Interrupted:
             interrupted = True
+        except WorkerError as error:
+            if not workers:
+                raise  # nothing ran, so nothing is written
+            broken = error
     write_outputs(out, loaded, pack, history)
     report = write_report(
         out,
@@ -101,6 +106,8 @@ def run_render(options: RenderOptions, progress: Progress) -> RenderResult:
             interrupted=interrupted,
         ),
     )
+    if broken is not None:
+        raise broken
     return RenderResult(out, counts, report, interrupted)
 
 
@@ -114,17 +121,15 @@ def _fleet(options: RenderOptions, pack: Pack) -> Fleet:
     return Fleet(spec, workers=options.workers, address=options.address)
 
 
-def _run(
+def _job(
     options: RenderOptions,
     pack: Pack,
     out: Path,
     history: History,
     fleet: Fleet,
     counts: Counts,
-    voices: set[str],
-    planned: Iterator[PlannedRender],
     progress: Progress,
-) -> None:
+) -> Job:
     ledger = Ledger(
         out / "ledger",
         LedgerIdentity(
@@ -133,8 +138,7 @@ def _run(
             token_contract_fingerprint=pack.manifest.token_contract.fingerprint,
         ),
     )
-    progress.started(counts, len(fleet.workers))
-    job = Job(
+    return Job(
         fleet,
         out=out,
         ledger=ledger,
@@ -144,7 +148,6 @@ def _run(
         counts=counts,
         progress=progress,
     )
-    job.run(_to_make(planned, history, counts, voices, fleet))
 
 
 def _to_make(
@@ -168,26 +171,6 @@ def _to_make(
         ):
             counts.reused -= 1
             yield each
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM into `Interrupted`; a second one ends the process."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, signal.SIG_DFL)
-        raise Interrupted(signal.Signals(number).name)
-
-    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 def first_failures(counts: Counts, most: int = 20) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from engine.contracts.difference import first_difference
 from engine.errors import ContractMismatchError
 
 FRAME_ORDER = ("c0[i]", "c1[2i]", "c2[4i]", "c2[4i+1]", "c1[2i+1]", "c2[4i+2]", "c2[4i+3]")
@@ -24,7 +25,8 @@ class TokenContract:
     """The meaning of a pack's token ids.
 
     `added_tokens` maps a special's spelling to its id. Audio ids are
-    `audio_base + position * codebook_size + code` for the positions of `FRAME_ORDER`.
+    `audio_base + position * codebook_size + code` for the positions of `FRAME_ORDER`; with one
+    token a frame the stream is a plain row of codes.
     """
 
     name: str
@@ -36,6 +38,13 @@ class TokenContract:
     end_of_speech: int
     prompt_layout: tuple[str, ...]
     tokens_per_frame: int = len(FRAME_ORDER)
+    pairs_under: tuple[str, ...] = ()
+    """Decode modes under which tokens stand in pairs, so that a carry must be whole pairs."""
+
+    @property
+    def frame_order(self) -> tuple[str, ...]:
+        """Which code stands at which position; empty where a frame is one token."""
+        return FRAME_ORDER if self.tokens_per_frame > 1 else ()
 
     def band(self, position: int) -> tuple[int, int]:
         """The ids `[first, past)` that may stand at a position of a frame."""
@@ -43,32 +52,43 @@ class TokenContract:
         return first, first + self.codebook_size
 
     def meaning(self) -> dict[str, object]:
-        """What the fingerprint is taken over."""
-        return {
+        """What the fingerprint is taken over; a property that a contract lacks is not in it."""
+        meaning: dict[str, object] = {
             "added_tokens": dict(sorted(self.added_tokens.items())),
             "audio_base": self.audio_base,
             "codebook_size": self.codebook_size,
             "end_of_speech": self.end_of_speech,
-            "frame_order": list(FRAME_ORDER),
+            "frame_order": list(self.frame_order),
             "prompt_layout": list(self.prompt_layout),
             "start_of_speech": self.start_of_speech,
             "tokens_per_frame": self.tokens_per_frame,
             "vocabulary_size": self.vocabulary_size,
         }
+        if self.pairs_under:
+            meaning["pairs_under"] = list(self.pairs_under)
+        return meaning
+
+    def canonical_form(self) -> str:
+        """`meaning` as the JSON that is hashed; what a file of ids keeps beside the fingerprint."""
+        return json.dumps(self.meaning(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     def fingerprint(self) -> str:
-        """The first sixteen hex digits of the sha256 over the canonical JSON of `meaning`."""
-        canonical = json.dumps(
-            self.meaning(), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-        )
-        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+        """The first sixteen hex digits of the sha256 over the canonical form."""
+        return hashlib.sha256(self.canonical_form().encode()).hexdigest()[:16]
 
-    def require(self, fingerprint: str, where: str) -> None:
-        """Refuse ids minted under another contract. Raises `ContractMismatchError`."""
+    def require(
+        self, fingerprint: str, where: str, meaning: Mapping[str, object] | None = None
+    ) -> None:
+        """Refuse ids minted under another contract, naming what differs first if it is known.
+
+        Raises `ContractMismatchError`.
+        """
         if fingerprint != self.fingerprint():
+            told = first_difference(meaning, self.meaning()) if meaning is not None else ""
             raise ContractMismatchError(
                 f"{where} was made under token contract {fingerprint}, "
                 f"this is {self.name} {self.fingerprint()}: its ids mean something else here"
+                + (f"; first, {told}" if told else "")
             )
 
 

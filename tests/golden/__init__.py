@@ -1,0 +1,1 @@
+"""Golden renders of the embedded pack: what neither bit-exact nor equivalent changes may move."""
