@@ -13,6 +13,7 @@ from catalog.corpus import Corpus, IdDigests
 from catalog.errors import (
     CatalogCollisionError,
     CatalogEncodingError,
+    CatalogInvalidError,
     CatalogNotFoundError,
     CatalogUnreadableError,
     CorpusError,
@@ -22,7 +23,7 @@ from catalog.errors import (
 )
 from catalog.files import UnreadableFile, read_bounded, utf8_text
 from catalog.names import folded
-from catalog.schema import Catalog, Passage, PassageSource
+from catalog.schema import Catalog, Passage, PassageSource, Turn
 from catalog.schema_errors import Loc, nearest, problem_line, schema_error
 from catalog.selection import rules_of
 from catalog.text_files import read_text_file
@@ -40,6 +41,8 @@ class SpokenPassage:
     style: str | None = None
     language: str | None = None
     seed: int | None = None
+    turns: tuple[Turn, ...] = ()
+    """Of a dialogue; `text` then holds them as lines, for people and records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ def load_catalog(path: str | Path) -> LoadedCatalog:
         raise schema_error(error, tree, str(path)) from None
     draft = LoadedCatalog(path, sha256(data).hexdigest(), catalog, (), 0, tree)
     _check_collisions(draft)
+    _check_turns(draft)
     passages = _resolve(draft)
     count = _check_ids_and_rules(draft, passages)
     return LoadedCatalog(path, draft.sha256, catalog, passages, count, tree)
@@ -131,6 +135,23 @@ def _check_collisions(loaded: LoadedCatalog) -> None:
         raise CatalogCollisionError(*problems)
 
 
+def _check_turns(loaded: LoadedCatalog) -> None:
+    """Whoever speaks in a dialogue is a voice of the catalog."""
+    voices = [voice.name for voice in loaded.catalog.voices]
+    problems = [
+        loaded.problem(
+            ("passages", n, "turns", at, "voice"),
+            f"no voice {show(turn.voice)}" + _known(turn.voice, voices),
+        )
+        for n, passage in enumerate(loaded.catalog.passages)
+        if isinstance(passage, Passage)
+        for at, turn in enumerate(passage.turns or ())
+        if turn.voice not in voices
+    ]
+    if problems:
+        raise CatalogInvalidError(*problems)
+
+
 def _collision(name: str, other: str, place: str) -> str:
     if name == other:
         return f"{show(name)} is already given {place}; expected a name of its own"
@@ -158,8 +179,13 @@ def _resolve(loaded: LoadedCatalog) -> tuple[SpokenPassage | Corpus, ...]:
             except UnreadableFile as error:
                 told = f"{show(passage.text_file)}: {error.reason}"
                 problems.append(loaded.problem(("passages", n, "text_file"), told))
+        turns = passage.turns or ()
+        if turns:
+            text = "\n".join(f"{turn.voice}: {turn.text}" for turn in turns)
         resolved.append(
-            SpokenPassage(passage.id, text or "", passage.style, passage.language, passage.seed)
+            SpokenPassage(
+                passage.id, text or "", passage.style, passage.language, passage.seed, turns
+            )
         )
     if problems:
         raise TextFileError(*problems)

@@ -28,6 +28,8 @@ class Render:
     """The tag of the language that the text is read in."""
     style: str | None
     format: Format
+    turns: tuple[tuple[str, str], ...] = ()
+    """(speaker of the pack, text) of a dialogue."""
 
     @property
     def key(self) -> str:
@@ -79,6 +81,9 @@ def _renders(
             continue
         asked = {rule.index for rule in rules if rule.passage(passage.id)}
         for voice, speaking in voices:
+            # A dialogue is one render, of the voice that speaks first.
+            if passage.turns and voice.name != passage.turns[0].voice:
+                continue
             if matching := [rule for rule in speaking if rule.index in asked]:
                 found = True
                 yield _render(catalog, voice, passage, matching)
@@ -94,6 +99,7 @@ def _renders(
 def _render(catalog: Catalog, voice: Voice, passage: SpokenPassage, rules: list[Rule]) -> Render:
     defaults = catalog.defaults
     ruled = [rule.seed for rule in rules if rule.seed is not None]
+    speakers = {each.name: each.conditioned_as for each in catalog.voices}
     seeds = (*ruled[-1:], passage.seed, voice.seed, defaults.seed)
     return Render(
         voice=voice,
@@ -103,4 +109,5 @@ def _render(catalog: Catalog, voice: Voice, passage: SpokenPassage, rules: list[
         language=passage.language or catalog.language_id(voice),
         style=passage.style or voice.style or defaults.style,
         format=defaults.format,
+        turns=tuple((speakers[turn.voice], turn.text) for turn in passage.turns),
     )

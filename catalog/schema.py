@@ -144,21 +144,31 @@ class Voice(_Model):
         return self
 
 
+class Turn(_Model):
+    """One turn of a dialogue: what a voice of this catalog says."""
+
+    voice: Name
+    text: str
+
+
 class Passage(_Model):
-    """A text to be spoken, given here or in a file beside the catalog."""
+    """A text to be spoken: given here, in a file beside the catalog, or as the turns of voices."""
 
     id: Name
     text: str | None = None
     text_file: Line | None = None
+    turns: Annotated[tuple[Turn, ...], Field(min_length=1)] | None = None
     style: Line | None = None
     language: Language | None = None
     seed: Seed | None = None
 
     @model_validator(mode="after")
     def _one_text(self) -> Passage:
-        if (self.text is None) == (self.text_file is None):
-            how_many = "has neither" if self.text is None else "has both"
-            raise _refuse(f"expected either text or text_file, passage {show(self.id)} {how_many}")
+        given = [key for key in ("text", "text_file", "turns") if getattr(self, key) is not None]
+        if len(given) != 1:
+            how_many = f"has {' and '.join(given)}" if given else "has none"
+            told = f"expected one of text, text_file or turns, passage {show(self.id)} {how_many}"
+            raise _refuse(told)
         return self
 
 

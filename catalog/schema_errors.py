@@ -109,8 +109,6 @@ def _told(item: Mapping[str, Any], loc: Loc) -> str:
 def _unknown_key(raw: Loc, loc: Loc) -> str:
     name = str(loc[-1])
     model = _model_at(raw)
-    if name == "turns" and model is Passage:
-        return "dialogue (turns) is not supported yet; expected text or text_file"
     known = [field.alias or key for key, field in model.model_fields.items()]
     close = nearest(name, known)
     return "unknown key" + (close or f"; expected one of {', '.join(known)}")

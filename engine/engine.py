@@ -20,6 +20,7 @@ from engine.algorithm import CodecConfig, Unset
 from engine.audio import fade_edges, join, quantise, require_finite
 from engine.codec import SnacCodec
 from engine.contracts.contract import Conditioning, TextSide
+from engine.dialogue import require_dialogue, turns_of
 from engine.errors import ManifestError, PackMismatchError
 from engine.execution import (
     ExecutionConfig,
@@ -70,8 +71,17 @@ class Engine:
         self, text: str, conditioning: Conditioning, prefix: Sequence[int]
     ) -> tuple[int, ...]:
         """What a window is generated from: prompt, the model's own opening, then the carry."""
-        side = self.text_side
-        return (*side.prompt(side.text_tokens(text), conditioning), *side.opening, *prefix)
+        side, turns = self.text_side, turns_of(text)
+        if turns is None:
+            prompt = side.prompt(side.text_tokens(text), conditioning)
+        else:
+            prompt = require_dialogue(self.pack).dialogue_prompt(turns)
+        return (*prompt, *side.opening, *prefix)
+
+    def count_text_tokens(self, text: str) -> int:
+        """What the law counts of a chunk; of a dialogue's, the texts of its turns."""
+        texts = [text] if (turns := turns_of(text)) is None else [said for _, said in turns]
+        return sum(len(self.text_side.text_tokens(each)) for each in texts)
 
     def render_window(self, window: FinishedWindow) -> NDArray[np.float32]:
         """One window's sound `(samples,)`: the carry is left context only, both edges are faded."""

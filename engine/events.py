@@ -19,6 +19,8 @@ class PassageJob:
     seed: int
     language: str
     format: str
+    turns: tuple[tuple[str, str], ...] = ()
+    """(speaker, text) of a dialogue; `text` is then only what records say."""
     done: tuple[FinishedWindow, ...] = ()
 
 

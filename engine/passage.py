@@ -21,6 +21,9 @@ from engine.detectors import Inspection, ceiling_for, eos_floor, inspect
 from engine.errors import EngineError, NoSpeechError, NothingToSpeakError, WindowOverflowError
 from engine.philox import CHUNK, RESPLIT, RETRY, derive
 
+Halve = Callable[[str], tuple[str, str] | None]
+"""Cuts a chunk in two near its middle; None where it cannot be cut."""
+
 Half = Literal[0, 1, 2]
 """0 is a whole chunk; 1 and 2 are the halves of a chunk that filled its window."""
 
@@ -88,12 +91,14 @@ def run_passage(
     count_text_tokens: Callable[[str], int],
     carry: Sequence[int] = (),
     done: Sequence[FinishedWindow] = (),
+    halve: Halve = split_in_half,
 ) -> Passage:
     """Speak `chunks` in order, each window with the tail of the one before it as its prefix.
 
     `carry` is the first window's prefix (`carry_tail` of what was spoken before). `done` are the
     windows that an earlier run of this same passage finished, in order: they are not asked for and
-    not yielded again, and the rest comes out as if the run had never stopped.
+    not yielded again, and the rest comes out as if the run had never stopped. `halve` cuts a chunk
+    that filled its window; chunks that are not plain text bring their own.
 
     Raises:
         NothingToSpeakError: a chunk is blank.
@@ -103,7 +108,7 @@ def run_passage(
             passage, or nothing was sent for a request.
     """
     _require_whole_units(carry, algorithm, "the carry")
-    law = _Law(algorithm, count_text_tokens, deque(done))
+    law = _Law(algorithm, count_text_tokens, deque(done), halve)
     prefix = tuple(carry)
     for index, text in enumerate(chunks):
         plan = _Plan(
@@ -152,6 +157,7 @@ class _Law:
     algorithm: AlgorithmConfig
     count_text_tokens: Callable[[str], int]
     done: deque[FinishedWindow]
+    halve: Halve
 
     def carry_after(self, window: FinishedWindow) -> tuple[int, ...]:
         """The prefix of the window after this one. Where the pack asks for no carry, nothing
@@ -203,7 +209,7 @@ def _speak_chunk(plan: _Plan, law: _Law) -> _Settling[tuple[int, ...]]:
     Both halves keep the chunk's index, so a re-split moves no later chunk's seed. A half that
     fills its window again is not split again.
     """
-    halves = _halves_of(plan, law.algorithm)
+    halves = _halves_of(plan, law)
     if not law.stands_in_a_split:
         whole = law.recall(plan)
         if whole is not None:
@@ -225,9 +231,10 @@ def _speak_chunk(plan: _Plan, law: _Law) -> _Settling[tuple[int, ...]]:
     return prefix
 
 
-def _halves_of(plan: _Plan, algorithm: AlgorithmConfig) -> tuple[_Plan, _Plan] | None:
+def _halves_of(plan: _Plan, law: _Law) -> tuple[_Plan, _Plan] | None:
     """The two plans that replace a chunk which fills its window, where it can be cut at all."""
-    texts = split_in_half(plan.text) if algorithm.chunking.cap_resplit == "word" else None
+    resplit = law.algorithm.chunking.cap_resplit == "word"
+    texts = law.halve(plan.text) if resplit else None
     if texts is None:
         return None
     first = replace(plan, half=1, text=texts[0], is_terminal=False)

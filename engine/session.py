@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 
 from engine.audio import encode, gates, pcm_sha256
 from engine.decode import DecodeJob, Decoder, DecodeTimes
+from engine.dialogue import dialogue_chunks, halve
 from engine.engine import Engine
 from engine.errors import AudioSilentError, EngineError
 from engine.events import Event, FailureEvent, PassageEvent, PassageJob, WindowEvent
+from engine.pack import Pack
 from engine.passage import FinishedWindow, RawWindow, WindowRequest, run_passage
 from engine.speech_chunks import speech_chunks
 
@@ -37,6 +39,13 @@ class SessionTimes:
 Rendering = Generator[WindowRequest | WindowEvent, RawWindow | None, PassageEvent]
 
 
+def passage_chunks(pack: Pack, job: PassageJob) -> list[str]:
+    """The chunks of a job's text or of its turns."""
+    if job.turns:
+        return dialogue_chunks(pack, job.turns, job.language)
+    return speech_chunks(pack, job.text, job.language)
+
+
 def render_passage(engine: Engine, job: PassageJob, times: SessionTimes) -> Rendering:
     """One passage from text to file: the law's requests go out, its windows become sound.
 
@@ -44,11 +53,12 @@ def render_passage(engine: Engine, job: PassageJob, times: SessionTimes) -> Rend
     """
     started = perf_counter()
     law = run_passage(
-        speech_chunks(engine.pack, job.text, job.language),
+        passage_chunks(engine.pack, job),
         seed=job.seed,
         algorithm=engine.pack.algorithm,
-        count_text_tokens=lambda text: len(engine.text_side.text_tokens(text)),
+        count_text_tokens=engine.count_text_tokens,
         done=job.done,
+        halve=halve,
     )
     times.text_s += perf_counter() - started
     parts = [_sounded(engine, window, times) for window in job.done]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from engine.contracts.contract import Conditioning
@@ -26,7 +27,13 @@ def profile_sha256(pack: Pack, conditioning: Conditioning) -> str:
 
 
 def content_key(
-    pack: Pack, conditioning: Conditioning, *, text: str, language: str, seed: int
+    pack: Pack,
+    conditioning: Conditioning,
+    *,
+    text: str,
+    language: str,
+    seed: int,
+    turns: Sequence[tuple[str, str]] = (),
 ) -> str:
     """32 hex digits over everything that decides a render's tokens."""
     return _sha256_of(
@@ -37,6 +44,8 @@ def content_key(
             "text_sha256": text_sha256(text),
             "language": language,
             "seed": seed,
+            # Absent for a plain text, so that dialogues moved no older key.
+            **({"turns": [list(turn) for turn in turns]} if turns else {}),
         }
     )[:32]
 

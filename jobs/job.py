@@ -173,6 +173,7 @@ class Job:
                     seed=render.seed,
                     language=render.language,
                     format=render.format,
+                    turns=render.turns,
                     done=tuple(flight.windows),
                 )
             )

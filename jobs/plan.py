@@ -13,6 +13,7 @@ from catalog.loader import LoadedCatalog
 from catalog.renders import Render, iter_renders
 from catalog.schema import Voice
 from engine.contracts.contract import Conditioning
+from engine.dialogue import dialogue_chunks
 from engine.errors import EngineError, PackNotFoundError
 from engine.pack import Pack, open_pack, verify_pack
 from engine.speech_chunks import speech_chunks
@@ -58,7 +59,7 @@ def open_catalog_pack(loaded: LoadedCatalog) -> Pack:
 
 
 def _check_voice(loaded: LoadedCatalog, pack: Pack, index: int, voice: Voice) -> None:
-    """Ask the pack's contract for the voice's prompt, one property at a time, to name the culprit."""
+    """Ask the contract for the voice's prompt, one property at a time, to name the culprit."""
 
     def refuse(key: str, told: str) -> CatalogRefusedError:
         written = key if getattr(voice, key, None) else "name"
@@ -104,6 +105,7 @@ def plan_renders(
             text=render.text,
             language=render.language,
             seed=render.seed,
+            turns=render.turns,
         )
         reason = "asked for" if everything else history.reason(render, key)
         yield PlannedRender(render, conditioning, key, reason)
@@ -121,9 +123,12 @@ class ChunkCount:
 def count_chunks(pack: Pack, render: Render) -> ChunkCount:
     """The chunks of a render's text, without a model."""
     try:
-        chunks = speech_chunks(pack, render.text, render.language)
-        for chunk in chunks:
-            pack.text_side.text_tokens(chunk)
+        if render.turns:
+            chunks = dialogue_chunks(pack, render.turns, render.language)
+        else:
+            chunks = speech_chunks(pack, render.text, render.language)
+            for chunk in chunks:
+                pack.text_side.text_tokens(chunk)
     except EngineError as error:
         return ChunkCount(0, len(render.text), f"{error.code}: {error}")
     return ChunkCount(len(chunks), sum(len(chunk) for chunk in chunks))

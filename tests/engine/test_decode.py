@@ -164,6 +164,20 @@ def test_slots_draw_what_one_row_draws_at_length(model: Llama, seed: int) -> Non
         assert windows[job.ticket].eos_peak_at == alone.eos_peak_at, job.ticket
 
 
+@pytest.mark.parametrize("contract", [BEFORE, AFTER], ids=["stop-first", "stop-last"])
+def test_columns_ascend_so_that_a_tie_goes_to_the_lowest_id(
+    model: Llama, contract: TokenContract
+) -> None:
+    first, *rest = decoder_of(model, PLAIN, slots=1, contract=contract)._positions
+    legal = sorted([contract.end_of_speech, *range(*contract.band(0))])
+    assert first.ids.tolist() == legal
+    assert first.stop_column == legal.index(contract.end_of_speech)
+    assert torch.equal(first.weight, model.head[legal])
+    for position, spec in enumerate(rest, start=1):
+        assert spec.ids.tolist() == list(range(*contract.band(position)))
+        assert spec.stop_column is None
+
+
 @pytest.fixture(scope="module")
 def many(model: Llama) -> tuple[list[DecodeJob], dict[int, RawWindow]]:
     wanted = jobs(60, seed=99)
