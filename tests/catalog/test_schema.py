@@ -169,15 +169,15 @@ def test_models_are_frozen(tmp_path: Path) -> None:
         ),
         (
             HEAD + VOICES + "passages: [{id: p}]\n",
-            '4:12: passages[0]: expected either text or text_file, passage "p" has neither',
+            '4:12: passages[0]: expected one of text, text_file or turns, passage "p" has none',
         ),
         (
             HEAD + VOICES + "passages: [{id: p, text: a, text_file: b}]\n",
-            '4:12: passages[0]: expected either text or text_file, passage "p" has both',
+            '4:12: passages[0]: expected one of text, text_file or turns, passage "p" has text and text_file',
         ),
         (
             HEAD + VOICES + "passages: [{id: p, turns: [{voice: a, text: b}]}]\n",
-            "4:20: passages[0].turns: dialogue (turns) is not supported yet; expected text or",
+            '4:36: passages[0].turns[0].voice: no voice "a"; there are: slt',
         ),
         (
             HEAD + VOICES + "passages: [{from: a.parquet, id: id, txt: t}]\n",
