@@ -169,6 +169,7 @@ def _check_frame(pack: Pack, codec: SnacCodec) -> None:
             frame.tokens_per_frame,
             pack.text_side.contract.tokens_per_frame,
         ),
+        ("codec.codebook_size", codec.config.codebook_size, pack.text_side.contract.codebook_size),
         ("sample_rate", algorithm.sample_rate, codec.sample_rate_hz),
         (
             "token_rate_hz",

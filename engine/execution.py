@@ -42,9 +42,9 @@ class ExecutionConfig:
             raise ExecutionRefusedError(f"device must be cpu or cuda, got {self.device!r}")
         if self.dtype not in ("float32", "bfloat16"):
             raise ExecutionRefusedError(f"dtype must be float32 or bfloat16, got {self.dtype!r}")
-        if not 1 <= self.threads <= 1024:
+        if type(self.threads) is not int or not 1 <= self.threads <= 1024:
             raise ExecutionRefusedError(f"threads must be in 1..1024, got {self.threads}")
-        if not MINIMUM_ROWS <= self.row_padding <= 4096:
+        if type(self.row_padding) is not int or not MINIMUM_ROWS <= self.row_padding <= 4096:
             raise ExecutionRefusedError(
                 f"row_padding must be in {MINIMUM_ROWS}..4096, got {self.row_padding}"
             )

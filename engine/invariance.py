@@ -12,6 +12,7 @@ import hashlib
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from engine.errors import ExecutionRefusedError
 from engine.execution import ExecutionConfig
@@ -22,6 +23,8 @@ _SHORT, _LONG = 5, 67
 """Prompt lengths beside the probed one: a short cache and a long one."""
 
 _PROBED = 23
+_HEAD_ROWS = 512
+"""How much of the head is probed; kernels are chosen by the number of rows of the input."""
 
 
 def probe_invariance(model: Llama, execution: ExecutionConfig, *, slots: int) -> str:
@@ -54,7 +57,7 @@ def probe_invariance(model: Llama, execution: ExecutionConfig, *, slots: int) ->
 def _decode(
     model: Llama, execution: ExecutionConfig, *, slots: int, at: int, fill: list[int]
 ) -> Tensor:
-    """The probed row's hidden states `(_STEPS + 1, D)` in slot `at` among `slots`."""
+    """What slot `at` among `slots` computes: hidden states of each step, then logits, `(n,)`."""
     cache = KVCache(model, slots=slots, capacity=_LONG + _STEPS + 1)
     states = []
     for slot in range(slots):
@@ -67,7 +70,11 @@ def _decode(
         ids[at] = _token(model, 1000 + number)
         hidden = step(model, cache, list(range(slots)), ids, row_padding=execution.row_padding)
         states.append(hidden[at])
-    return torch.stack(states)
+    # The head is a product of its own, over the same padded rows as the decoder's.
+    missing = max(execution.row_padding - slots, 0)
+    rows = torch.cat((hidden, hidden.new_zeros(missing, hidden.shape[1])))
+    logits = F.linear(rows, model.head[:_HEAD_ROWS])[at]
+    return torch.cat((*states, logits))
 
 
 def _prompt(model: Llama, length: int) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import wraps
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 import click
 
@@ -28,6 +28,9 @@ from jobs.errors import (
     exit_code_for,
 )
 from workers.errors import WorkerError
+
+if TYPE_CHECKING:
+    from jobs.job import Counts
 
 P = ParamSpec("P")
 
@@ -133,7 +136,7 @@ def render(
     if as_json:
         click.echo(json.dumps({"event": "finished", "out": str(result.out), **result.report}))
     else:
-        _tell_render(result.out, counts.rendered, counts.reused, counts.audio_s)
+        _tell_render(result.out, counts)
         for line in first_failures(counts):
             click.echo(line, err=True)
         if counts.failed:
@@ -148,11 +151,21 @@ def render(
     return SOME_FAILED if counts.failed else DONE
 
 
-def _tell_render(out: Path, rendered: int, reused: int, audio_s: float) -> None:
-    if rendered:
-        click.echo(f"{out}: rendered {rendered}, reused {reused}, {audio_s:.1f} s of new audio")
-    elif reused:
-        click.echo(f"{out}: nothing to render, all {reused} renders are current")
+def _tell_render(out: Path, counts: Counts) -> None:
+    if counts.rendered:
+        click.echo(
+            f"{out}: rendered {counts.rendered}, reused {counts.reused}, "
+            f"{counts.audio_s:.1f} s of new audio"
+        )
+    elif counts.reused == counts.planned:
+        click.echo(f"{out}: nothing to render, all {counts.reused} renders are current")
+    else:
+        click.echo(f"{out}: rendered none, reused {counts.reused} of {counts.planned}")
+    if counts.remade:
+        click.echo(
+            f"{counts.remade} of them were current under another execution identity and were made "
+            "again: no voice mixes two"
+        )
 
 
 def _has_gpu() -> bool:
@@ -243,9 +256,14 @@ def status(folder: Path, as_json: bool) -> int:
 @click.option("--canonical", is_flag=True, help="The exact string that is hashed, too.")
 @_refusals
 def fingerprint(manifest: Path, canonical: bool) -> int:
-    """Print the algorithm fingerprint of a MANIFEST."""
+    """Print the algorithm fingerprint of a MANIFEST, a pack folder or a bundled pack."""
     from engine.manifest import algorithm_from, read_manifest
+    from engine.pack import MANIFEST, bundled_packs, open_pack
 
+    if manifest.is_dir():
+        manifest = manifest / MANIFEST
+    elif str(manifest) in bundled_packs():
+        manifest = open_pack(str(manifest)).root / MANIFEST
     algorithm = algorithm_from(read_manifest(manifest))
     click.echo(algorithm.fingerprint())
     if canonical:
@@ -264,9 +282,10 @@ def pack() -> None:
 @_refusals
 def inspect(reference: str, as_json: bool) -> int:
     """Say what PACK (a bundled name or a folder) is."""
-    from engine.pack import open_pack
+    from engine.pack import open_pack, verify_pack
 
     found = open_pack(reference)
+    verify_pack(found)
     facts: dict[str, Any] = {
         "name": found.manifest.name,
         "sha256": found.sha256,

@@ -18,6 +18,13 @@ class LedgerError(JobError):
     code = "ledger_unreadable"
 
 
+class OutputBusyError(JobError):
+    """Another job is writing into the same output."""
+
+    code = "output_busy"
+    retryable = True
+
+
 class CatalogRefusedError(JobError):
     """The catalog asks the pack for something that it does not have."""
 

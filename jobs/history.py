@@ -53,18 +53,31 @@ class History:
 
     def reason(self, render: Render, key: str) -> str:
         """Why a render must be made, or `current`."""
+        failed = self.failed.get(render.key)
+        if failed is not None and failed["content_key"] == key:
+            return "failed before" if failed["retryable"] else "cannot be made"
         finished = self.finished.get(render.key)
         if finished is None:
-            return "failed before" if render.key in self.failed else "new"
+            return "new"
         if finished.content_key != key:
             return "changed"
-        if finished.audio != render.audio_path:
-            return "format"
+        fault = self._fault(finished)
+        return fault or ("current" if finished.audio == render.audio_path else "other format")
+
+    def on_disk(self, render: Render, key: str) -> Finished | None:
+        """The clip of this content that the output has, whatever its format."""
+        finished = self.finished.get(render.key)
+        if finished is None or finished.content_key != key or self._fault(finished):
+            return None
+        return finished
+
+    def _fault(self, finished: Finished) -> str:
+        """What is wrong with a clip's file, as far as its size can tell; hashes are `verify`'s."""
         try:
             size = (self._out / finished.audio).stat().st_size
         except OSError:
             return "file missing"
-        return "current" if size == finished.audio_bytes else "file altered"
+        return "" if size == finished.audio_bytes else "file altered"
 
     def windows(self, key: str, execution: str) -> tuple[FinishedWindow, ...]:
         """The committed windows of a content under an execution identity, from the first one on."""

@@ -1,8 +1,8 @@
 """SIGINT and SIGTERM: the first one asks to stop, the second one ends the process.
 
-While workers start there is nothing to lose, and the signal interrupts at once. While a job runs
-it only sets a flag: the job stops admitting work at its next safe point, so that no file, row or
-record is left half written.
+A signal only sets a flag. Whoever waits looks at it: the fleet while workers start, the job at its
+next safe point. Raising from the handler would raise inside Ray's compiled code, which turns it
+into another error or loses it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -29,12 +27,12 @@ class Interruption:
 
     def __init__(self) -> None:
         self.requested = False
-        self._deferred = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {each: signal.signal(each, self._on_signal) for each in _SIGNALS}
+            self._before = {each: signal.getsignal(each) for each in _SIGNALS}
+            self.install()
         return self
 
     def __exit__(
@@ -46,18 +44,13 @@ class Interruption:
         for each, handler in self._before.items():
             signal.signal(each, handler)
 
-    @contextmanager
-    def deferred(self) -> Iterator[None]:
-        """Within, a signal is a request that the code looks at when it can."""
-        self._deferred = True
-        try:
-            yield
-        finally:
-            self._deferred = False
+    def install(self) -> None:
+        """Take the signals; again after `ray.init`, which puts handlers of its own in place."""
+        if self._before:
+            for each in _SIGNALS:
+                signal.signal(each, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
             os._exit(INTERRUPTED)
         self.requested = True
-        if not self._deferred:
-            raise Interrupted(signal.Signals(number).name)

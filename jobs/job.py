@@ -54,6 +54,8 @@ class Counts:
     windows: int = 0
     audio_s: float = 0.0
     worker_deaths: int = 0
+    remade: int = 0
+    """Clips made again because their voice had another execution identity."""
 
     @property
     def failed(self) -> int:
@@ -100,6 +102,7 @@ class Job:
         self._most_in_flight = slots + max(2, slots // 2)
         self._flights: dict[str, _Flight] = {}
         self._quarantine: deque[_Flight] = deque()
+        self._unannounced: list[str] = []
 
     def run(
         self, todo: Iterator[PlannedRender], *, should_stop: Callable[[], bool] = lambda: False
@@ -121,9 +124,11 @@ class Job:
                         self._take_back(arrival)
                     else:
                         self._settle(*arrival)
-                self._ledger.flush_if_due()
+                if self._ledger.flush_if_due():
+                    self._announce()
         finally:
             self._ledger.flush()
+            self._announce()
 
     # -- work goes out -------------------------------------------------------------------------
 
@@ -215,7 +220,13 @@ class Job:
         del self._flights[event.key]
         self._counts.rendered += 1
         self._counts.audio_s += event.samples / self._sample_rate_hz
-        self._progress.rendered(render.key, self._counts)
+        self._unannounced.append(render.key)
+
+    def _announce(self) -> None:
+        """Say `rendered` of what is durable, and of nothing else."""
+        for key in self._unannounced:
+            self._progress.rendered(key, self._counts)
+        self._unannounced.clear()
 
     def _fail(self, flight: _Flight, event: FailureEvent) -> None:
         self._commit(

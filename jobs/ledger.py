@@ -93,7 +93,7 @@ class Ledger:
         identity: LedgerIdentity,
         *,
         flush_rows: int = 512,
-        flush_s: float = 5.0,
+        flush_s: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder, self._identity = folder, identity
@@ -107,14 +107,15 @@ class Ledger:
         if not self._rows:
             self._oldest = self._clock()
         self._rows.append(row)
-        self.flush_if_due()
 
-    def flush_if_due(self) -> None:
-        """Flush when there are enough rows, or the oldest has waited long enough."""
-        if self._rows and (
+    def flush_if_due(self) -> bool:
+        """Flush when there are rows enough or the oldest waited long enough; whether it did."""
+        due = bool(self._rows) and (
             len(self._rows) >= self._flush_rows or self._clock() - self._oldest >= self._flush_s
-        ):
+        )
+        if due:
             self.flush()
+        return due
 
     def flush(self) -> None:
         """Commit what has been taken as one segment."""

@@ -56,9 +56,9 @@ def write_outputs(out: Path, loaded: LoadedCatalog, pack: Pack, history: History
     part of it the last run was asked for.
     """
     current = [
-        (planned, history.finished[planned.render.key])
+        (planned, finished)
         for planned in plan_renders(loaded, pack, history)
-        if planned.is_current
+        if (finished := history.on_disk(planned.render, planned.content_key))
     ]
     clips = [_clip(loaded, pack, history, planned, done) for planned, done in current]
     catalog_json = build_catalog_json(loaded, clips)
@@ -158,6 +158,7 @@ def write_report(out: Path, pack: Pack, counts: Counts, facts: RunFacts) -> dict
         "rendered": counts.rendered,
         "reused": counts.reused,
         "failed": counts.failed,
+        "remade_for_identity": counts.remade,
         "remaining": counts.planned - counts.settled,
         "failures": [asdict(failure) for failure in counts.failures],
         "windows": counts.windows,

@@ -30,13 +30,19 @@ class PlannedRender:
     conditioning: Conditioning
     content_key: str
     reason: str
-    """`current`: nothing to do. `new`, `changed`, `file missing`, `format`, `failed before`,
-    `asked for`: it will be rendered, and why."""
+    """`current`: nothing to do. `cannot be made`: it failed before for good, and nothing it is made
+    of has changed. `new`, `changed`, `file missing`, `file altered`, `other format`,
+    `failed before`, `asked for`: it will be rendered, and why."""
 
     @property
     def is_current(self) -> bool:
         """Whether the output already has this render."""
         return self.reason == "current"
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether it would only fail again; `--all` tries it all the same."""
+        return self.reason == "cannot be made"
 
 
 def open_catalog_pack(loaded: LoadedCatalog) -> Pack:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 class Progress(Protocol):
     """What a job says while it runs."""
 
+    def starting(self, counts: Counts, workers: int) -> None:
+        """There is work, and workers are being started; that takes a while."""
+
     def started(self, counts: Counts, workers: int) -> None:
         """The workers are up; `counts.planned` renders are planned."""
 
@@ -35,6 +38,10 @@ class JsonLines:
 
     def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._clock, self._began = stream, clock, clock()
+
+    def starting(self, counts: Counts, workers: int) -> None:
+        """See `Progress`."""
+        self._say("starting", planned=counts.planned, reused=counts.reused, workers=workers)
 
     def started(self, counts: Counts, workers: int) -> None:
         """See `Progress`."""
@@ -82,7 +89,7 @@ class TerminalLine:
             TimeRemainingColumn(),
             console=self._console,
         )
-        self._task = self._bar.add_task("render", total=None, told="starting workers")
+        self._task = self._bar.add_task("render", total=0, told="planning")
         self._began = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -96,6 +103,11 @@ class TerminalLine:
         trace: TracebackType | None,
     ) -> None:
         self._bar.stop()
+
+    def starting(self, counts: Counts, workers: int) -> None:
+        """See `Progress`."""
+        told = f"starting {workers} worker{'s' if workers > 1 else ''}"
+        self._bar.update(self._task, total=counts.planned, completed=counts.settled, told=told)
 
     def started(self, counts: Counts, workers: int) -> None:
         """See `Progress`."""

@@ -5,22 +5,24 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from catalog.loader import load_catalog
+from catalog.loader import LoadedCatalog, load_catalog
+from catalog.renders import iter_renders
 from engine.execution import ExecutionConfig
 from engine.pack import Pack
 from jobs.history import History
 from jobs.interruption import Interrupted, Interruption
-from jobs.job import Counts, Job
+from jobs.job import Counts, Failure, Job
 from jobs.ledger import Ledger, LedgerIdentity
+from jobs.output_lock import output_lock
 from jobs.outputs import RunFacts, write_outputs, write_report
 from jobs.plan import PlannedRender, open_catalog_pack, plan_renders
 from jobs.progress import Progress
-from workers.errors import WorkerError
+from workers.errors import FleetStoppedError, WorkerError
 from workers.fleet import Fleet
 from workers.renderer import WorkerSpec
 
@@ -55,122 +57,146 @@ def run_render(options: RenderOptions, progress: Progress) -> RenderResult:
     Raises the typed errors of all rooms for what can be refused before anything is written;
     renders that fail are in the result's counts.
     """
-    began, started_at = time.monotonic(), datetime.now(UTC)
     loaded = load_catalog(options.catalog)
     pack = open_catalog_pack(loaded)
+    next(iter_renders(loaded, options.only))  # a selection of nothing is refused here
     out = options.out or Path("out") / loaded.catalog.catalog
-    history = History(out)
+    with output_lock(out):
+        return _Run(options, progress, loaded, pack, out, History(out)).bring_up()
 
-    def planned() -> Iterator[PlannedRender]:
-        return plan_renders(loaded, pack, history, only=options.only, everything=options.everything)
 
-    counts, voices = Counts(), set[str]()
-    for each in planned():
-        counts.planned += 1
-        if each.is_current:
-            counts.reused += 1
-        else:
-            voices.add(each.render.voice.name)
-    workers, execution, interrupted = 0, None, False
-    broken: WorkerError | None = None
-    if voices:
-        try:
-            with Interruption() as interruption, _fleet(options, pack) as fleet:
-                workers = len(fleet.workers)
-                execution = asdict(fleet.identity) if fleet.identity else None
-                job = _job(options, pack, out, history, fleet, counts, progress)
-                progress.started(counts, workers)
-                with interruption.deferred():
-                    job.run(
-                        _to_make(planned(), history, counts, voices, fleet),
-                        should_stop=lambda: interruption.requested,
-                    )
-        except Interrupted:
-            interrupted = True
-        except WorkerError as error:
-            if not workers:
-                raise  # nothing ran, so nothing is written
-            broken = error
-    write_outputs(out, loaded, pack, history)
-    report = write_report(
-        out,
-        pack,
-        counts,
-        RunFacts(
+@dataclass(slots=True)
+class _Run:
+    """One `render` over an output folder that nobody else writes to."""
+
+    options: RenderOptions
+    progress: Progress
+    loaded: LoadedCatalog
+    pack: Pack
+    out: Path
+    history: History
+    counts: Counts = field(default_factory=Counts)
+    voices: set[str] = field(default_factory=set)
+    """The voices of which something has to be made."""
+    workers: int = 0
+    execution: dict[str, object] | None = None
+
+    def bring_up(self) -> RenderResult:
+        """Plan, render what is missing, and write what a run leaves, however it ended."""
+        began, started_at = time.monotonic(), datetime.now(UTC)
+        self._count()
+        interrupted, broken = False, None
+        if self.voices:
+            try:
+                self._render()
+            except (Interrupted, FleetStoppedError):
+                interrupted = True
+            except WorkerError as error:
+                if not self.workers:
+                    raise  # nothing ran
+                broken = error
+        write_outputs(self.out, self.loaded, self.pack, self.history)
+        facts = RunFacts(
             command="render",
             started_at=started_at,
             elapsed_s=time.monotonic() - began,
-            workers=workers,
-            slots=options.slots,
-            execution=execution,
+            workers=self.workers,
+            slots=self.options.slots,
+            execution=self.execution,
             interrupted=interrupted,
-        ),
-    )
-    if broken is not None:
-        raise broken
-    return RenderResult(out, counts, report, interrupted)
+        )
+        report = write_report(self.out, self.pack, self.counts, facts)
+        if broken is not None:
+            raise broken
+        return RenderResult(self.out, self.counts, report, interrupted)
 
+    def _planned(self) -> Iterator[PlannedRender]:
+        return plan_renders(
+            self.loaded,
+            self.pack,
+            self.history,
+            only=self.options.only,
+            everything=self.options.everything,
+        )
 
-def _fleet(options: RenderOptions, pack: Pack) -> Fleet:
-    spec = WorkerSpec(
-        pack=str(pack.root),
-        pack_sha256=pack.sha256,
-        execution=options.execution,
-        slots=options.slots,
-    )
-    return Fleet(spec, workers=options.workers, address=options.address)
+    def _count(self) -> None:
+        """One pass over the plan: what is there, what would only fail again, what is to make."""
+        for each in self._planned():
+            self.counts.planned += 1
+            if each.is_current:
+                self.counts.reused += 1
+            elif each.is_hopeless:
+                row = self.history.failed[each.render.key]
+                told = Failure(each.render.key, row["code"], row["message"], retryable=False)
+                self.counts.failures.append(told)
+            else:
+                self.voices.add(each.render.voice.name)
 
-
-def _job(
-    options: RenderOptions,
-    pack: Pack,
-    out: Path,
-    history: History,
-    fleet: Fleet,
-    counts: Counts,
-    progress: Progress,
-) -> Job:
-    ledger = Ledger(
-        out / "ledger",
-        LedgerIdentity(
-            pack_sha256=pack.sha256,
-            algorithm_fingerprint=pack.algorithm.fingerprint(),
-            token_contract_fingerprint=pack.manifest.token_contract.fingerprint,
-        ),
-    )
-    return Job(
-        fleet,
-        out=out,
-        ledger=ledger,
-        history=history,
-        sample_rate_hz=pack.algorithm.sample_rate,
-        slots=options.slots,
-        counts=counts,
-        progress=progress,
-    )
-
-
-def _to_make(
-    planned: Iterator[PlannedRender],
-    history: History,
-    counts: Counts,
-    voices: set[str],
-    fleet: Fleet,
-) -> Iterator[PlannedRender]:
-    """The renders that are not current; and those that are, in a voice that this run mixes into.
-
-    A voice is never left with clips of two execution identities: where some of its clips are made
-    now, those made earlier under another identity are made again.
-    """
-    here = fleet.identity.digest() if fleet.identity else ""
-    for each in planned:
-        if not each.is_current:
-            yield each
-        elif (
-            each.render.voice.name in voices and history.finished[each.render.key].execution != here
+    def _render(self) -> None:
+        options = self.options
+        self.progress.starting(self.counts, options.workers)
+        spec = WorkerSpec(
+            pack=str(self.pack.root),
+            pack_sha256=self.pack.sha256,
+            execution=options.execution,
+            slots=options.slots,
+        )
+        with (
+            Interruption() as interruption,
+            Fleet(
+                spec,
+                workers=options.workers,
+                address=options.address,
+                should_stop=lambda: interruption.requested,
+                joined=interruption.install,
+            ) as fleet,
         ):
-            counts.reused -= 1
-            yield each
+            if fleet.identity is None:
+                raise RuntimeError("a fleet that started has an identity")
+            self.workers = len(fleet.workers)
+            self.execution = asdict(fleet.identity)
+            job = Job(
+                fleet,
+                out=self.out,
+                ledger=self._ledger(),
+                history=self.history,
+                sample_rate_hz=self.pack.algorithm.sample_rate,
+                slots=options.slots,
+                counts=self.counts,
+                progress=self.progress,
+            )
+            self.progress.started(self.counts, self.workers)
+            job.run(
+                self._to_make(fleet.identity.digest()),
+                should_stop=lambda: interruption.requested,
+            )
+
+    def _ledger(self) -> Ledger:
+        identity = LedgerIdentity(
+            pack_sha256=self.pack.sha256,
+            algorithm_fingerprint=self.pack.algorithm.fingerprint(),
+            token_contract_fingerprint=self.pack.manifest.token_contract.fingerprint,
+        )
+        return Ledger(self.out / "ledger", identity)
+
+    def _to_make(self, execution: str) -> Iterator[PlannedRender]:
+        """The renders that are not current; and those that are, in a voice this run would mix.
+
+        A voice is never left with clips of two execution identities: where some of its clips are
+        made now, those made earlier under another identity are made again, and counted as such.
+        """
+        for each in self._planned():
+            if each.is_hopeless:
+                continue
+            if not each.is_current:
+                yield each
+            elif (
+                each.render.voice.name in self.voices
+                and self.history.finished[each.render.key].execution != execution
+            ):
+                self.counts.reused -= 1
+                self.counts.remade += 1
+                yield each
 
 
 def first_failures(counts: Counts, most: int = 20) -> list[str]:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 
+# Ray reads these when it is imported, whichever test imports it first.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+os.environ.setdefault("RAY_AUTH_TOKEN", "a-token-of-this-test-session-only")
+
 
 @pytest.fixture(scope="session")
 def starter() -> Pack:
@@ -36,9 +41,6 @@ def engine(starter: Pack) -> Engine:
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
     """One Ray for the whole session: fleets join it and leave it running."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_AUTH_MODE", "token")
-    os.environ.setdefault("RAY_AUTH_TOKEN", "a-token-of-this-test-session-only")
     import ray
 
     ray.init(

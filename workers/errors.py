@@ -25,6 +25,12 @@ class IdentityMismatchError(WorkerError):
     retryable = False
 
 
+class FleetStoppedError(WorkerError):
+    """Starting was given up because somebody asked to stop."""
+
+    code = "fleet_stopped"
+
+
 class FleetUnavailableError(WorkerError):
     """No cluster, or not enough of it, to start a single worker."""
 

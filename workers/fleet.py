@@ -10,17 +10,20 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+import socket
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workers.errors import FleetUnavailableError, IdentityMismatchError
+from workers.errors import FleetStoppedError, FleetUnavailableError, IdentityMismatchError
 from workers.renderer import Renderer, WorkerSpec
 
 if TYPE_CHECKING:
     from engine.events import Event, PassageJob
     from engine.execution import ExecutionIdentity
 
+_START_POLL_S = 0.5
+_CONNECT_S = 5.0
 _RESTARTS_AT_MOST = 20
 """Deaths of workers in one job after which the machine, not a passage, is to blame."""
 
@@ -43,8 +46,18 @@ class _Worker:
 class Fleet:
     """Workers under one spec. Use as a context manager; leaving it kills the actors."""
 
-    def __init__(self, spec: WorkerSpec, *, workers: int, address: str | None) -> None:
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        *,
+        workers: int,
+        address: str | None,
+        should_stop: Callable[[], bool] = lambda: False,
+        joined: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`should_stop` is asked while workers start, `joined` is called once Ray is up."""
         self._spec, self._wanted, self._address = spec, workers, address
+        self._should_stop, self._joined = should_stop, joined
         self._workers: dict[str, _Worker] = {}
         self._started = 0
         self._deaths = 0
@@ -54,6 +67,8 @@ class Fleet:
     def __enter__(self) -> Fleet:
         self._join_cluster()
         try:
+            self._joined()
+            self._require_devices()
             self._spawn(self._wanted)
         except BaseException:
             self.close()
@@ -124,6 +139,18 @@ class Fleet:
         self._spawn(1)
         return WorkerDied(worker.name, reason)
 
+    def _require_devices(self) -> None:
+        """On this machine a device that is not there will never come; a cluster may still grow."""
+        import ray
+
+        if self._spec.execution.device == "cuda" and self._address is None:
+            gpus = int(ray.cluster_resources().get("GPU", 0))
+            if gpus < self._wanted:
+                raise FleetUnavailableError(
+                    f"{self._wanted} workers on cuda need as many GPUs, Ray sees {gpus} here; "
+                    "use --device cpu or fewer --workers"
+                )
+
     def _join_cluster(self) -> None:
         """Join the cluster at the address, or start one on this machine."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -136,6 +163,8 @@ class Fleet:
 
         if ray.is_initialized():
             return
+        if self._address is not None:
+            _require_listener(self._address)
         try:
             ray.init(
                 address="local" if local else self._address,
@@ -145,6 +174,10 @@ class Fleet:
                 log_to_driver=False,
                 configure_logging=False,
             )
+        except (SystemExit, KeyboardInterrupt):
+            # Ray's own signal handlers, which it puts in place before it has started.
+            ray.shutdown()
+            raise FleetStoppedError("asked to stop while Ray was starting") from None
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise FleetUnavailableError(
                 f"no Ray cluster at {self._address or 'this machine'}: {_first_line(error)}"
@@ -173,7 +206,7 @@ class Fleet:
             fresh.append(_Worker(name, actor_class.remote(self._spec)))
         for worker in fresh:
             try:
-                identity = ray.get(worker.actor.identity.remote())
+                identity = ray.get(self._waited_for(worker.actor.identity.remote()))
             except ray.exceptions.RayTaskError as error:
                 raise (error.cause or error) from None
             except ray.exceptions.RayActorError as error:
@@ -181,6 +214,17 @@ class Fleet:
                     f"{worker.name} died while it started: {_first_line(error)}"
                 ) from error
             self._admit(worker, identity)
+
+    def _waited_for(self, reference: Any) -> Any:
+        """The reference once it is ready; looks up now and then whether to go on waiting."""
+        import ray
+
+        while not ray.wait([reference], timeout=_START_POLL_S)[0]:
+            if self._should_stop():
+                raise FleetStoppedError("asked to stop while workers were starting")
+        if self._should_stop():
+            raise FleetStoppedError("asked to stop while workers were starting")
+        return reference
 
     def _admit(self, worker: _Worker, identity: ExecutionIdentity) -> None:
         if self.identity is None:
@@ -191,6 +235,17 @@ class Fleet:
                 f"{self.identity.describe()}: their last bits differ, so they may not share a job"
             )
         self._workers[worker.name] = worker
+
+
+def _require_listener(address: str) -> None:
+    """A head that does not answer at once would keep Ray trying for minutes."""
+    host, separator, port = address.removeprefix("ray://").rpartition(":")
+    if not separator or not port.isdigit():
+        return  # "auto" and the like: Ray knows where to look
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise FleetUnavailableError(f"no Ray cluster answers at {address}: {error}") from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -7,6 +7,7 @@ typed and tested without Ray; `fleet.py` makes an actor of it.
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Sequence
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from engine.events import Event, PassageJob
     from engine.execution import ExecutionConfig, ExecutionIdentity
     from engine.session import Session
+
+_PRIMITIVES_KEPT = 16
+"""oneDNN keeps compiled kernels by shape, 1,024 by default, and every length of window is another
+shape: a worker then grew by a tenth each 200 passages. Sixteen cost no measurable time, and
+kernels made again are the same kernels, so no bit moves."""
 
 POLL_S = 10.0
 """How long a poll waits for an event before it answers with none."""
@@ -39,6 +45,9 @@ class Renderer:
     """An engine, its session, and the thread that runs them."""
 
     def __init__(self, spec: WorkerSpec) -> None:
+        # Before torch is imported, which reads them once.
+        for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+            os.environ.setdefault(name, str(_PRIMITIVES_KEPT))
         self._jobs: queue.SimpleQueue[PassageJob | None] = queue.SimpleQueue()
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._loaded = threading.Event()

@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from engine.contracts.contract import Conditioning, TokenContract
 from engine.errors import (
@@ -41,6 +42,8 @@ PROMPT_LAYOUT = (
 _MARKS = {":": ";", "(": ",", ")": ",", "\u2026": ".", "\u2013": ",", "\u2014": ",", "--": ","} | {
     mark: mark for mark in ",.?!;"
 }
+_APOSTROPHES = re.compile("[\u2018\u2019\u02bb\u02bc]")
+_DIGITS = "zero one two three four five six seven eight nine".split()
 _LINE_BREAK = "\n"
 _STRONG, _WEAK = ".?!", ",;"
 _ITEM = re.compile(r"[A-Za-z]+(?:'[A-Za-z]+)*|--|[.,?!;:()\u2026\u2013\u2014]|\n")
@@ -137,10 +140,12 @@ def _add_mark(symbols: list[str], mark: str) -> None:
 
 def _to_ascii_letters(text: str) -> str:
     """Curly apostrophes straightened and accents dropped; letters of other scripts are refused."""
-    straight = text.replace("\u2019", "'").replace("\u2018", "'")
+    straight = _APOSTROPHES.sub("'", text)
     plain = "".join(
         c for c in unicodedata.normalize("NFKD", straight) if not unicodedata.combining(c)
     )
+    # What the funnel left as a digit ("5km") is read by its name rather than dropped.
+    plain = re.sub("[0-9]", lambda digit: f" {_DIGITS[int(digit[0])]} ", plain)
     foreign = sorted({c for c in plain if c.isalpha() and not c.isascii()})
     if foreign:
         raise UnsupportedTextError(
@@ -191,8 +196,7 @@ class ArpabetTextSide:
 
 def load(root: Path) -> ArpabetTextSide:
     """Read `tokens.json`, `lexicon.tsv.gz` and `lts.tsv.gz` of a pack folder."""
-    table = json.loads((root / "tokens.json").read_text(encoding="utf-8"))
-    ids: dict[str, int] = table["ids"]
+    table, ids = _read_tokens(root / "tokens.json")
     contract = TokenContract(
         name="arpabet",
         vocabulary_size=table["vocab_size"],
@@ -207,10 +211,32 @@ def load(root: Path) -> ArpabetTextSide:
     return ArpabetTextSide(contract, table["voices"], sounds)
 
 
+def _read_tokens(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """The id map and what stands beside it; whatever it lacks is refused by name."""
+    try:
+        table = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise PackMismatchError(f"{path}: is not the JSON of an id map: {error}") from error
+    wanted = {"ids": dict, "vocab_size": int, "audio_base": int, "codebook_size": int}
+    for key, kind in {**wanted, "voices": list}.items():
+        if not isinstance(table, dict) or not isinstance(table.get(key), kind):
+            raise PackMismatchError(f"{path}: {key} must be a {kind.__name__}")
+    ids = table["ids"]
+    named = {part for part in PROMPT_LAYOUT if not part.startswith("{")}
+    needed = named | set(table["voices"]) | {"<|end_of_speech|>", "_", *_STRONG, *_WEAK}
+    missing = sorted(str(name) for name in needed if not isinstance(ids.get(name), int))
+    if missing:
+        raise PackMismatchError(f"{path}: ids has no {', '.join(missing)}")
+    return table, ids
+
+
 def _read_table(path: Path) -> dict[str, str]:
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        pairs = (line.rstrip("\n").partition("\t") for line in lines)
-        table = {word: phones for word, tab, phones in pairs if tab}
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            pairs = (line.rstrip("\n").partition("\t") for line in lines)
+            table = {word: phones for word, tab, phones in pairs if tab}
+    except (OSError, EOFError, ValueError) as error:
+        raise PackMismatchError(f"{path}: is not a gzipped table: {error}") from error
     if not table:
         raise PackMismatchError(f"{path.name} holds no pronunciations")
     return table

@@ -41,6 +41,18 @@ class TokenContract:
     pairs_under: tuple[str, ...] = ()
     """Decode modes under which tokens stand in pairs, so that a carry must be whole pairs."""
 
+    def __post_init__(self) -> None:
+        past = self.audio_base + self.tokens_per_frame * self.codebook_size
+        if past > self.vocabulary_size:
+            raise ContractMismatchError(
+                f"{self.name}: audio ids end at {past}, past the vocabulary of "
+                f"{self.vocabulary_size}"
+            )
+        if self.audio_base <= self.end_of_speech < past and self.tokens_per_frame > 1:
+            raise ContractMismatchError(
+                f"{self.name}: end_of_speech {self.end_of_speech} lies in a band of audio ids"
+            )
+
     @property
     def frame_order(self) -> tuple[str, ...]:
         """Which code stands at which position; empty where a frame is one token."""

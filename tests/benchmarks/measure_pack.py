@@ -116,6 +116,7 @@ def _describe(
     return {
         "windows": len(rows),
         "ended": len(ended),
+        "filled": sum(not raw.ended for raw in rows.values()),
         "frames_per_text_token": _spread([frames[t] / texts[t][1] for t in ended]),
         "characters_per_frame": _spread([texts[t][0] / frames[t] for t in ended]),
         "frames_per_text_token_by_speaker": {

@@ -28,18 +28,24 @@ _SHORT = (
     "Good morning.,Come in and sit down.,Nobody answered.,That will do.,What a day!,"
     "Are you ready?,It was too late.,Please close the door.,I think so.,Not at all."
 ).split(",")
+_LISTS = (
+    "One, two, three, four, five, six.;Salt, pepper, flour, eggs, milk.;A, B, C, D, E, F.;"
+    "Monday, Tuesday, Wednesday, Thursday.;Ready, steady, go!;No, no, no, no."
+).split(";")
 
 
 def sentences(seed: int) -> Iterator[str]:
-    """An endless, repeatable stream: one sentence in four is short, one in four is long."""
+    """An endless, repeatable stream: of five one is short, one is long, one is a list."""
     draw = random.Random(seed)
     while True:
         one = f"{draw.choice(_PEOPLE)} {draw.choice(_DEEDS)} near {draw.choice(_PLACES)}"
-        kind = draw.randrange(4)
+        kind = draw.randrange(5)
         if kind == 0:
             yield draw.choice(_SHORT)
         elif kind == 1:
             yield f"{one}, and {draw.choice(_PEOPLE).lower()} {draw.choice(_DEEDS)}."
+        elif kind == 2:
+            yield draw.choice(_LISTS)
         else:
             yield f"{one} {draw.choice(_TIMES)}."
 

@@ -173,7 +173,8 @@ def test_models_are_frozen(tmp_path: Path) -> None:
         ),
         (
             HEAD + VOICES + "passages: [{id: p, text: a, text_file: b}]\n",
-            '4:12: passages[0]: expected one of text, text_file or turns, passage "p" has text and text_file',
+            "4:12: passages[0]: expected one of text, text_file or turns, "
+            'passage "p" has text and text_file',
         ),
         (
             HEAD + VOICES + "passages: [{id: p, turns: [{voice: a, text: b}]}]\n",

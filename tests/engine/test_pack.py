@@ -302,6 +302,24 @@ def test_a_file_cut_short_grown_or_gone_is_found(folder: Path, name: str) -> Non
         verify_pack(open_pack(folder))
 
 
+@pytest.mark.parametrize("name", ["extra.json", "sub/extra.json"])
+def test_a_stray_file_is_refused_because_a_contract_could_read_it(folder: Path, name: str) -> None:
+    stray = folder / name
+    stray.parent.mkdir(exist_ok=True)
+    stray.write_text("{}", encoding="utf-8")
+    with pytest.raises(PackMismatchError, match=f"{name}: is not listed under files"):
+        verify_pack(open_pack(folder))
+    stray.rename(stray.with_name(".extra.json"))  # an editor's or a file manager's own
+    verify_pack(open_pack(folder))
+
+
+def test_a_table_of_the_contract_that_is_no_longer_listed_is_refused(folder: Path) -> None:
+    """Else the same sha256 would stand for any lexicon that lies there."""
+    rewrite(folder, lambda manifest: manifest["files"].pop("lexicon.tsv.gz"))
+    with pytest.raises(PackMismatchError, match=r"lexicon\.tsv\.gz: is not listed under files"):
+        verify_pack(open_pack(folder))
+
+
 def test_a_damaged_pack_never_becomes_an_engine(folder: Path) -> None:
     content = bytearray((folder / "NOTICE").read_bytes())
     content[0] ^= 1
