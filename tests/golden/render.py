@@ -43,7 +43,7 @@ SET: Final = (
     # Windows that each begin on a frame of the one before, and a date for the funnel.
     GoldenPassage(
         "carry",
-        "awb",
+        "kal",
         8,
         "On 3 May 1926 the lamp in the harbour went out before dawn, and the captain climbed the "
         "stairs with a box of matches. Nobody had asked her to come. She lit the wick and sat down "
