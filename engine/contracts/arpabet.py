@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.contracts.contract import Conditioning, TokenContract
+from engine.contracts.contract import Conditioning, TokenContract, require_plain_voice
 from engine.errors import (
     NothingToSpeakError,
     PackMismatchError,
-    UnknownSpeakerError,
-    UnsupportedTagError,
     UnsupportedTextError,
 )
 
@@ -173,17 +171,7 @@ class ArpabetTextSide:
 
     def prompt(self, text_tokens: Sequence[int], conditioning: Conditioning) -> tuple[int, ...]:
         """`PROMPT_LAYOUT` filled in."""
-        if conditioning.speaker not in self.speakers:
-            raise UnknownSpeakerError(
-                f"no speaker {conditioning.speaker!r} in this pack; it has "
-                f"{', '.join(self.speakers)}"
-            )
-        for kind in ("style", "accent", "env"):
-            value = getattr(conditioning, kind)
-            if value:
-                raise UnsupportedTagError(
-                    f"this pack was trained on no {kind}; leave {kind} out (got {value!r})"
-                )
+        require_plain_voice(conditioning, self.speakers, contract="arpabet")
         ids = self.contract.added_tokens
         prompt: list[int] = []
         for part in self.contract.prompt_layout:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.contracts.difference import first_difference
-from engine.errors import ContractMismatchError
+from engine.errors import ContractMismatchError, UnknownSpeakerError, UnsupportedTagError
 
 FRAME_ORDER = ("c0[i]", "c1[2i]", "c2[4i]", "c2[4i+1]", "c1[2i+1]", "c2[4i+2]", "c2[4i+3]")
 """Which code stands at which position of a SNAC frame."""
@@ -112,6 +112,25 @@ class Conditioning:
     style: str = ""
     accent: str = ""
     env: str = ""
+
+
+def require_plain_voice(
+    conditioning: Conditioning, speakers: Sequence[str], *, contract: str
+) -> None:
+    """For contracts whose prompt names a speaker and nothing else of a voice.
+
+    No `speakers` stand for any name. Raises `UnknownSpeakerError` and `UnsupportedTagError`.
+    """
+    speaker = conditioning.speaker
+    if not speaker or (speakers and speaker not in speakers):
+        known = ", ".join(speakers) or "the names its checkpoint was trained on"
+        raise UnknownSpeakerError(f"no speaker {speaker!r} in this pack; it has {known}")
+    for kind in ("style", "accent", "env"):
+        value = getattr(conditioning, kind)
+        if value:
+            raise UnsupportedTagError(
+                f"the prompt of {contract} has no {kind}; leave {kind} out (got {value!r})"
+            )
 
 
 class TextSide(Protocol):

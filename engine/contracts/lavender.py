@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.contracts.contract import FRAME_ORDER, Conditioning, TokenContract
+from engine.contracts.contract import FRAME_ORDER, Conditioning, TokenContract, require_plain_voice
 from engine.contracts.tiktoken_adapter import TiktokenAdapter
 from engine.contracts.tiktoken_base import O200K_BASE, load_base
 from engine.errors import (
@@ -26,8 +26,6 @@ from engine.errors import (
     NothingToSpeakError,
     PackMismatchError,
     PackNotFoundError,
-    UnknownSpeakerError,
-    UnsupportedTagError,
     UnsupportedTextError,
 )
 from engine.speech_text import has_words
@@ -139,17 +137,7 @@ class LavenderTextSide:
 
     def prompt(self, text_tokens: Sequence[int], conditioning: Conditioning) -> tuple[int, ...]:
         """`PROMPT_LAYOUT` filled in."""
-        if conditioning.speaker not in self.speakers:
-            raise UnknownSpeakerError(
-                f"no speaker {conditioning.speaker!r} in this pack; it has "
-                f"{', '.join(self.speakers)}"
-            )
-        for kind in ("style", "accent", "env"):
-            value = getattr(conditioning, kind)
-            if value:
-                raise UnsupportedTagError(
-                    f"the prompt of a {NAME} pack has no {kind}; leave {kind} out (got {value!r})"
-                )
+        require_plain_voice(conditioning, self.speakers, contract=NAME)
         prompt: list[int] = []
         for part in self.contract.prompt_layout:
             if part in SPECIALS:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from engine.contracts.contract import FRAME_ORDER, Conditioning, TokenContract
+from engine.contracts.contract import FRAME_ORDER, Conditioning, TokenContract, require_plain_voice
 from engine.contracts.llama3_tokenizer import (
     PlainTextEncoder,
     llama_specials,
@@ -24,8 +24,6 @@ from engine.contracts.tags import OPEN_CLASS, TagSet, tags_of_folder
 from engine.errors import (
     ManifestError,
     NothingToSpeakError,
-    UnknownSpeakerError,
-    UnsupportedTagError,
 )
 
 NAME: Final = "orpheus"
@@ -103,15 +101,7 @@ class OrpheusTextSide:
     def prompt(self, text_tokens: Sequence[int], conditioning: Conditioning) -> tuple[int, ...]:
         """`PROMPT_LAYOUT` filled in. Raises `UnknownSpeakerError`, `UnsupportedTagError`."""
         speaker = conditioning.speaker
-        if not speaker or (self.speakers and speaker not in self.speakers):
-            known = ", ".join(self.speakers) or "the names its checkpoint was trained on"
-            raise UnknownSpeakerError(f"no speaker {speaker!r} in this pack; it has {known}")
-        for kind in ("style", "accent", "env"):
-            value = getattr(conditioning, kind)
-            if value:
-                raise UnsupportedTagError(
-                    f"{NAME} has no {kind} in its prompt; leave {kind} out (got {value!r})"
-                )
+        require_plain_voice(conditioning, self.speakers, contract=NAME)
         ids = self.contract.added_tokens
         prompt: list[int] = []
         for part in self.contract.prompt_layout:
