@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any, SupportsIndex
 
 import pytest
@@ -267,3 +268,20 @@ def test_eight_megabytes_are_cut_as_the_reference_cuts_them() -> None:
     chunks = split_text(text, ChunkConfig())
     assert text.looked_at < 100 * len(text)
     assert chunks == reference.split_text(str(text), ReferenceConfig())
+
+
+@pytest.mark.parametrize("hold", ["hold", "break"])
+def test_public_domain_prose_is_cut_as_the_reference_cuts_it(hold: Any) -> None:
+    """Carroll, Alice's Adventures in Wonderland, under every budget up to the whole text."""
+    alice = Path(__file__).parent.parent.parent / "examples" / "alice.txt"
+    text = alice.read_text(encoding="utf-8")
+    for max_tokens in range(2, 2 * len(text) + 3):
+        fields: dict[str, Any] = {
+            "max_tokens": max_tokens,
+            "prefix_tokens": 0,
+            "mid_sentence_period": hold,
+        }
+        ours = split_text(text, ChunkConfig(**fields))
+        assert ours == reference.split_text(text, ReferenceConfig(**fields))
+        for chunk in ours:
+            assert split_in_half(chunk) == reference.split_in_half(chunk)

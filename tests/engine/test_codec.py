@@ -292,6 +292,19 @@ def test_any_window_any_context_that_covers(
     assert same_bits(windowed, codec.decode(codes, seed=1, first_frame=first))
 
 
+def test_long_audio_in_windows_of_512_frames_has_the_bits_of_the_whole() -> None:
+    codes, codec = some_codes("starter", 530), CODECS["starter"]
+    windowed = codec.decode_long(codes, seed=8, window_frames=512, context_frames=4)
+    assert same_bits(windowed, codec.decode(codes, seed=8))
+
+
+def test_streaming_in_windows_of_four_frames_with_the_middle_kept_is_near_the_whole() -> None:
+    codes, codec = some_codes("starter", 40), CODECS["starter"]
+    # Two frames are kept, one of context is heard on each side: a window of four.
+    streamed = codec.decode_long(codes, seed=8, window_frames=2, context_frames=1)
+    assert 0 < largest(streamed, codec.decode(codes, seed=8)) < SEAMS["starter", 1]
+
+
 # (codec, context) -> the largest sample error of windows of two frames, above the measured one.
 SEAMS: Final = {
     ("starter", 3): 1e-6,
