@@ -170,6 +170,14 @@ def test_a_sibling_tokenizer_is_a_mismatch(loudkit: Callable[..., Outcome], tmp_
     _is_refused(unnamed, "holds the tokenizer of no contract", exit_code=4)
 
 
+DIALOGUE = """\
+  - id: chat
+    turns:
+      - {voice: tara, text: Hi there.}
+      - {voice: leo, text: "Is that a <sigh>?"}
+"""
+
+
 @pytest.mark.ray
 @pytest.mark.parametrize(
     ("family", "vocabulary", "speakers"),
@@ -195,15 +203,16 @@ def test_imported_contracts_render(
     verify_pack(pack)
     _is_structurally_complete(pack, family, vocabulary, speakers)
 
+    dialogues = DIALOGUE if family == "llama-3-audio" else ""
     write_catalog(
         tmp_path,
         head="catalog: tiny\npack: ./pack\n",
         voices="voices: [{name: tara}, {name: leo}]\n",
-        passages='passages: [{id: hello, text: "Hello <laugh> world."}]\n',
+        passages='passages:\n  - {id: hello, text: "Hello <laugh> world."}\n' + dialogues,
     )
     rendered = loudkit("render", "catalog.yaml", "--out", "out", "--workers", "1", "--json")
     assert rendered.exit_code == 0, rendered.stderr
-    assert rendered.last_json["rendered"] == 2
+    assert rendered.last_json["rendered"] == (3 if dialogues else 2)
     fingerprint = pack.manifest.token_contract.fingerprint
     for entry in json.loads((tmp_path / "out" / "provenance.json").read_text()):
         assert entry["sample"]["token_contract_fingerprint"] == fingerprint
@@ -213,6 +222,10 @@ def test_imported_contracts_render(
         for row in read_token_part(part, token_contract_fingerprint=fingerprint)
     ]
     assert {row.voice for row in rows} == {"tara", "leo"}
+    assert {row.passage for row in rows} == ({"hello", "chat"} if dialogues else {"hello"})
+    if dialogues:
+        entries = json.loads((tmp_path / "out" / "catalog.json").read_text())
+        assert "tara: Hi there.\\nleo: Is that a <sigh>?" in json.dumps(entries)
     for row in rows:
         assert len(row.tokens) > 0
         require_bands(pack.text_side.contract, row.tokens)
