@@ -77,6 +77,9 @@ class ConditioningRecord:
     @classmethod
     def of(cls, render: Render) -> ConditioningRecord:
         voice = render.voice
+        if render.turns:
+            speakers = dict.fromkeys(speaker for speaker, _ in render.turns)
+            return cls(", ".join(speakers), render.language)
         return cls(voice.conditioned_as, render.language, render.style, voice.accent, voice.env)
 
 

@@ -48,6 +48,12 @@ def _line(value: str) -> str:
     return value
 
 
+def _spoken(value: str) -> str:
+    if not value.strip():
+        raise _refuse("expected what the voice says, got a text without a word")
+    return value
+
+
 def _language(value: str) -> str:
     if not _LANGUAGE.fullmatch(value):
         raise _refuse(f'expected a language tag such as "en" or "pt-BR", got {show(value)}')
@@ -148,7 +154,7 @@ class Turn(_Model):
     """One turn of a dialogue: what a voice of this catalog says."""
 
     voice: Name
-    text: str
+    text: Annotated[str, AfterValidator(_spoken)]
 
 
 class Passage(_Model):
@@ -169,6 +175,9 @@ class Passage(_Model):
             how_many = f"has {' and '.join(given)}" if given else "has none"
             told = f"expected one of text, text_file or turns, passage {show(self.id)} {how_many}"
             raise _refuse(told)
+        if self.turns and self.style:
+            told = "a dialogue's prompt names its speakers and nothing else; leave style out"
+            raise _refuse(told, key="style")
         return self
 
 

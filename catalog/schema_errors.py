@@ -19,6 +19,7 @@ from catalog.schema import (
     PassageSource,
     RenderRule,
     Source,
+    Turn,
     Voice,
 )
 from catalog.yaml_tree import Node
@@ -118,6 +119,8 @@ def _model_at(raw: Loc) -> type[BaseModel]:
     if raw[0] == "voices":
         return Source if "source" in raw[2:-1] else Voice
     if raw[0] == "passages":
+        if "turns" in raw[3:-1]:
+            return Turn
         return PassageSource if raw[2] == "source" else Passage
     if raw[0] == "defaults" and len(raw) > 1:
         return Defaults

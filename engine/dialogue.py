@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from engine.chunking import split_in_half
-from engine.errors import EngineError, NothingToSpeakError, UnsupportedTagError
+from engine.errors import EngineError, NothingToSpeakError, UnsupportedPromptError
 from engine.pack import Pack
 from engine.speech_chunks import speech_chunks
 from engine.speech_text import has_words
@@ -35,11 +35,11 @@ class SpeaksDialogue(Protocol):
 
 
 def require_dialogue(pack: Pack) -> SpeaksDialogue:
-    """The pack's text side as one that speaks dialogue. Raises `UnsupportedTagError`."""
+    """The pack's text side as one that speaks dialogue. Raises `UnsupportedPromptError`."""
     side = pack.text_side
     if isinstance(side, SpeaksDialogue):
         return side
-    raise UnsupportedTagError(
+    raise UnsupportedPromptError(
         f"pack {pack.manifest.name} was trained on no dialogue; give text instead of turns"
     )
 
@@ -47,7 +47,7 @@ def require_dialogue(pack: Pack) -> SpeaksDialogue:
 def dialogue_chunks(pack: Pack, turns: Turns, language: str) -> list[str]:
     """The chunks of a dialogue: as many whole pieces of turns as a chunk's budget holds.
 
-    Raises what `speech_chunks` raises, naming the turn, and `UnsupportedTagError` where the pack
+    Raises what `speech_chunks` raises, naming the turn, and `UnsupportedPromptError` where the pack
     speaks no dialogue.
     """
     require_dialogue(pack)
@@ -78,6 +78,12 @@ def turns_of(chunk: str) -> list[tuple[str, str]] | None:
         return None
     parts = (turn.partition(_TEXT) for turn in chunk[1:].split(_TURN))
     return [(speaker, text) for speaker, _, text in parts]
+
+
+def readable(chunk: str) -> str:
+    """A chunk as people write it: a plain text as it is, turns as `speaker: text` lines."""
+    turns = turns_of(chunk)
+    return chunk if turns is None else "\n".join(f"{speaker}: {text}" for speaker, text in turns)
 
 
 def halve(chunk: str) -> tuple[str, str] | None:

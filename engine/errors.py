@@ -75,9 +75,15 @@ class UnknownSpeakerError(EngineError):
 
 
 class UnsupportedTagError(EngineError):
-    """The pack was not trained on that non-verbal tag or style."""
+    """The pack was not trained on that non-verbal tag."""
 
     code = "unsupported_tag"
+
+
+class UnsupportedPromptError(EngineError):
+    """The pack's prompt has no place for it: a style, an accent, an env, a dialogue."""
+
+    code = "unsupported_prompt"
 
 
 class NoSpeechError(EngineError):

@@ -155,7 +155,7 @@ def _tell_render(out: Path, counts: Counts) -> None:
     if counts.rendered:
         click.echo(
             f"{out}: rendered {counts.rendered}, reused {counts.reused}, "
-            f"{counts.audio_s:.1f} s of new audio"
+            f"{counts.audio_s:.1f} s of new audio; listen on {out / 'site' / 'index.html'}"
         )
     elif counts.reused == counts.planned:
         click.echo(f"{out}: nothing to render, all {counts.reused} renders are current")
@@ -189,14 +189,14 @@ def plan(catalog: Path, out: Path | None, only: str | None, everything: bool, as
     loaded = load_catalog(catalog)
     pack = open_catalog_pack(loaded)
     out = out or Path("out") / loaded.catalog.catalog
-    totals: dict[str, float] = {"planned": 0, "to_render": 0, "chunks": 0, "audio_s": 0.0}
+    totals: dict[str, Any] = {"planned": 0, "to_render": 0, "chunks": 0, "audio_s": 0.0}
     unspeakable = 0
     for each in plan_renders(loaded, pack, History(out), only=only, everything=everything):
         counted = count_chunks(pack, each.render)
         seconds = estimated_seconds(pack, counted.characters) if not counted.error else 0.0
         totals["planned"] += 1
         unspeakable += counted.error is not None
-        if not each.is_current:
+        if not each.is_current and not each.is_hopeless:
             totals["to_render"] += 1
             totals["chunks"] += counted.chunks
             totals["audio_s"] += seconds
@@ -218,15 +218,28 @@ def plan(catalog: Path, out: Path | None, only: str | None, everything: bool, as
         json.dumps({"event": "plan", "out": str(out), **summary})
         if as_json
         else f"{summary['to_render']} of {summary['planned']} renders to make, "
-        f"{summary['chunks']} chunks, about {totals['audio_s'] / 3600:.2f} hours of audio"
+        f"{_counted(summary['chunks'], 'chunk')}, about {_duration(totals['audio_s'])} of audio"
         + (f"; {unspeakable} cannot be spoken" if unspeakable else "")
     )
     return SOME_FAILED if unspeakable else DONE
 
 
 def _plan_line(row: dict[str, Any]) -> str:
-    told = f"{row['render']}: {row['reason']}, {row['chunks']} chunks, about {row['audio_s']} s"
-    return f"{told}; cannot be spoken: {row['error']}" if row["error"] else told
+    told = f"{row['render']}: {row['reason']}, "
+    if row["error"]:
+        return told + f"cannot be spoken: {row['error']}"
+    return told + f"{_counted(row['chunks'], 'chunk')}, about {row['audio_s']} s"
+
+
+def _counted(count: float, noun: str) -> str:
+    return f"{count:.0f} {noun}" if count == 1 else f"{count:.0f} {noun}s"
+
+
+def _duration(seconds: float) -> str:
+    """In the unit that a person would choose."""
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
 @main.command()
@@ -277,11 +290,12 @@ def pack() -> None:
 
 
 @pack.command()
-@click.argument("reference")
+@click.argument("reference", metavar="PACK")
 @_json
 @_refusals
 def inspect(reference: str, as_json: bool) -> int:
     """Say what PACK (a bundled name or a folder) is."""
+    from engine.dialogue import SpeaksDialogue
     from engine.pack import open_pack, verify_pack
 
     found = open_pack(reference)
@@ -295,6 +309,7 @@ def inspect(reference: str, as_json: bool) -> int:
         "token_contract": found.manifest.token_contract.model_dump(),
         "languages": found.manifest.languages,
         "speakers": list(found.text_side.speakers),
+        "dialogue": isinstance(found.text_side, SpeaksDialogue),
         "supported_tags": found.manifest.supported_tags,
         "encoder": found.manifest.weights.encoder,
         "checkpoint_sha256": found.checkpoint_sha256,
@@ -306,8 +321,11 @@ def inspect(reference: str, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(facts))
         return DONE
+    unlisted = {"speakers": "any name", "supported_tags": "none"}
     for key, value in facts.items():
         shown = ", ".join(value) if isinstance(value, list) else value
+        shown = unlisted.get(key, "none") if value == [] else shown
+        shown = ("no", "yes")[value] if isinstance(value, bool) else shown
         if isinstance(shown, dict):
             shown = "; ".join(f"{name}: {text}" for name, text in shown.items())
         click.echo(f"{key}: {shown}")
@@ -315,7 +333,7 @@ def inspect(reference: str, as_json: bool) -> int:
 
 
 @pack.command()
-@click.argument("reference")
+@click.argument("reference", metavar="PACK")
 @_refusals
 def verify(reference: str) -> int:
     """Hash every file of PACK against its manifest."""
@@ -347,7 +365,7 @@ _folder = click.Path(path_type=Path)
 @click.option("--speaker", "speakers", multiple=True, help="A trained speaker's name; repeatable.")
 @click.option("--licence", "--license", required=True, help="What the weights may be used under.")
 @click.option("--source", required=True, help="Where the weights are from.")
-@click.option("--decode-only", is_flag=True, help="Leave out the codec's encoder: it is no use.")
+@click.option("--decode-only", is_flag=True, help="Leave out the codec's encoder, where it was never trained.")
 @click.option("--verbatim", is_flag=True, help="Speak text as it stands, without the text funnel.")
 @_json
 @_refusals

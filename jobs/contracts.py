@@ -13,6 +13,7 @@ import json
 import re
 import zlib
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ from jobs.errors import JobError
 
 _FINGERPRINT: Final = re.compile(r"[0-9a-f]{16}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_NUMBER: Final = re.compile(r"[0-9]+")
+_FOLDED_FROM: Final = 4
 _LONGEST_PLAIN: Final = 1 << 14
 _LARGEST_MEANING: Final = 1 << 24
 
@@ -120,7 +123,20 @@ def describe_lines(contract: TokenContract) -> list[str]:
         lines.append(f"pairs under: {', '.join(contract.pairs_under)}")
     if contract.prompt_layout:
         lines.append("prompt: " + " ".join(show(part) for part in contract.prompt_layout))
-    return lines + [f"{token} {show(spelling)}" for spelling, token in facts["specials"].items()]
+    return lines + _folded(facts["specials"])
+
+
+def _folded(specials: dict[str, int]) -> list[str]:
+    """A line a special; one for a run of the same spelling with consecutive numbers in it."""
+    lines, runs = [], groupby(specials.items(), key=lambda each: _NUMBER.sub("#", each[0]))
+    for kind, run in runs:
+        members = list(run)
+        first, last = members[0], members[-1]
+        if len(members) < _FOLDED_FROM or "#" not in kind or last[1] - first[1] >= len(members):
+            lines += [f"{token} {show(spelling)}" for spelling, token in members]
+        else:
+            lines.append(f"{first[1]}..{last[1]} {show(first[0])}..{show(last[0])}")
+    return lines
 
 
 def meaning_for_file(contract: TokenContract) -> str:
@@ -141,9 +157,13 @@ def check_tokens(path: Path, reference: str) -> Checked:
     id and band of the first id out of place; what reading the pack or the file raises.
     """
     pack = contract_of_pack(reference)
-    parts = sorted(path.glob("part-*.parquet")) if path.is_dir() else [path]
+    # An output folder is what a user has at hand; its tokens lie one step down.
+    folder = path / "tokens" if (path / "tokens").is_dir() else path
+    parts = sorted(folder.glob("part-*.parquet")) if folder.is_dir() else [path]
     if not parts:
-        raise NoTokenPartsError(f"{path}: holds no part-*.parquet")
+        raise NoTokenPartsError(
+            f"{folder}: holds no part-*.parquet; name a part, or a folder that holds parts"
+        )
     checked = [_check_part(part, pack) for part in parts]
     return Checked(
         len(parts), sum(each.rows for each in checked), sum(each.tokens for each in checked)

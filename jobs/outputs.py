@@ -27,6 +27,7 @@ from catalog.records import (
     tokens_sha256,
 )
 from catalog.site import build_page
+from engine.dialogue import readable
 from engine.pack import Pack
 from jobs.content import profile_sha256
 from jobs.contracts import meaning_for_file
@@ -141,7 +142,7 @@ def _token_rows(
                 chunk_index=row["chunk_index"],
                 half=row["half"],
                 seed=row["seed"],
-                text=row["text"],
+                text=readable(row["text"]),
                 tokens=row["tokens"],
             )
 

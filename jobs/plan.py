@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from catalog.loader import LoadedCatalog
 from catalog.renders import Render, iter_renders
-from catalog.schema import Voice
+from catalog.schema import Passage, Voice
 from engine.contracts.contract import Conditioning
-from engine.dialogue import dialogue_chunks
+from engine.dialogue import dialogue_chunks, require_dialogue
 from engine.errors import EngineError, PackNotFoundError
 from engine.pack import Pack, open_pack, verify_pack
 from engine.speech_chunks import speech_chunks
@@ -61,7 +61,25 @@ def open_catalog_pack(loaded: LoadedCatalog) -> Pack:
     verify_pack(pack)
     for index, voice in enumerate(catalog.voices):
         _check_voice(loaded, pack, index, voice)
+    for index, passage in enumerate(catalog.passages):
+        if isinstance(passage, Passage):
+            _check_passage(loaded, pack, index, passage)
     return pack
+
+
+def _check_passage(loaded: LoadedCatalog, pack: Pack, index: int, passage: Passage) -> None:
+    """What a passage asks of the prompt must have a place in it."""
+    try:
+        if passage.turns:
+            require_dialogue(pack)
+        elif passage.style:
+            speaker = loaded.catalog.voices[0].conditioned_as
+            pack.text_side.prompt((), Conditioning(speaker, style=passage.style))
+    except EngineError as error:
+        key = "turns" if passage.turns else "style"
+        raise CatalogRefusedError(
+            loaded.problem(("passages", index, key), str(error))
+        ) from None
 
 
 def _check_voice(loaded: LoadedCatalog, pack: Pack, index: int, voice: Voice) -> None:
@@ -94,6 +112,13 @@ def conditioning_of(voice: Voice, style: str | None) -> Conditioning:
     )
 
 
+def _conditioning(render: Render) -> Conditioning:
+    """A dialogue's prompt names the speakers in its text, and has no place for the rest."""
+    if render.turns:
+        return Conditioning(render.turns[0][0])
+    return conditioning_of(render.voice, render.style)
+
+
 def plan_renders(
     loaded: LoadedCatalog,
     pack: Pack,
@@ -104,7 +129,7 @@ def plan_renders(
 ) -> Iterator[PlannedRender]:
     """Every selected render with the reason why it will or will not be rendered."""
     for render in iter_renders(loaded, only):
-        conditioning = conditioning_of(render.voice, render.style)
+        conditioning = _conditioning(render)
         key = content_key(
             pack,
             conditioning,

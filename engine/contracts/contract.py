@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from engine.contracts.difference import first_difference
-from engine.errors import ContractMismatchError, UnknownSpeakerError, UnsupportedTagError
+from engine.errors import ContractMismatchError, UnknownSpeakerError, UnsupportedPromptError
 
 FRAME_ORDER = ("c0[i]", "c1[2i]", "c2[4i]", "c2[4i+1]", "c1[2i+1]", "c2[4i+2]", "c2[4i+3]")
 """Which code stands at which position of a SNAC frame."""
@@ -119,7 +119,7 @@ def require_plain_voice(
 ) -> None:
     """For contracts whose prompt names a speaker and nothing else of a voice.
 
-    No `speakers` stand for any name. Raises `UnknownSpeakerError` and `UnsupportedTagError`.
+    No `speakers` stand for any name. Raises `UnknownSpeakerError` and `UnsupportedPromptError`.
     """
     speaker = conditioning.speaker
     if not speaker or (speakers and speaker not in speakers):
@@ -128,7 +128,7 @@ def require_plain_voice(
     for kind in ("style", "accent", "env"):
         value = getattr(conditioning, kind)
         if value:
-            raise UnsupportedTagError(
+            raise UnsupportedPromptError(
                 f"the prompt of {contract} has no {kind}; leave {kind} out (got {value!r})"
             )
 

@@ -99,7 +99,7 @@ class OrpheusTextSide:
         return tuple(self._encoder.encode(f" {text.strip()}"))
 
     def prompt(self, text_tokens: Sequence[int], conditioning: Conditioning) -> tuple[int, ...]:
-        """`PROMPT_LAYOUT` filled in. Raises `UnknownSpeakerError`, `UnsupportedTagError`."""
+        """`PROMPT_LAYOUT` filled in. Raises `UnknownSpeakerError`, `UnsupportedPromptError`."""
         speaker = conditioning.speaker
         require_plain_voice(conditioning, self.speakers, contract=NAME)
         ids = self.contract.added_tokens

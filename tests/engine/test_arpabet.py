@@ -24,7 +24,7 @@ from engine.errors import (
     NothingToSpeakError,
     PackMismatchError,
     UnknownSpeakerError,
-    UnsupportedTagError,
+    UnsupportedPromptError,
     UnsupportedTextError,
 )
 from engine.pack import Pack
@@ -305,9 +305,9 @@ def test_what_the_pack_was_not_trained_on_is_refused(side: ArpabetTextSide) -> N
     # A name of the id map is no speaker.
     with pytest.raises(UnknownSpeakerError):
         side.prompt((1,), Conditioning("<|eot_id|>"))
-    with pytest.raises(UnsupportedTagError, match=r"no style.*'calm'"):
+    with pytest.raises(UnsupportedPromptError, match=r"no style.*'calm'"):
         side.prompt((1,), Conditioning("slt", style="calm"))
-    with pytest.raises(UnsupportedTagError, match=r"no accent.*'welsh'"):
+    with pytest.raises(UnsupportedPromptError, match=r"no accent.*'welsh'"):
         side.prompt((1,), Conditioning("slt", accent="welsh"))
 
 

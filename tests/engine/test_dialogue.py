@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.contracts.contract import Conditioning
-from engine.dialogue import dialogue_chunks, halve, turns_of
+from engine.dialogue import dialogue_chunks, halve, readable, turns_of
 from engine.engine import load_engine
-from engine.errors import NothingToSpeakError, UnsupportedTagError
+from engine.errors import NothingToSpeakError, UnsupportedPromptError
 from engine.events import FailureEvent, PassageEvent, PassageJob, WindowEvent
 from engine.execution import ExecutionConfig
 from engine.importing import import_pack
@@ -69,7 +69,7 @@ def test_a_turn_with_nothing_to_speak_is_named(pack: Pack) -> None:
 
 
 def test_a_pack_that_speaks_no_dialogue_says_so(starter: Pack) -> None:
-    with pytest.raises(UnsupportedTagError, match="starter"):
+    with pytest.raises(UnsupportedPromptError, match="starter"):
         dialogue_chunks(starter, (("slt", "Yes."),), "en")
 
 
@@ -150,3 +150,10 @@ def test_a_catalog_holds_dialogues(tmp_path: Path) -> None:
     path.write_text(head + "passages: [{id: a, turns: []}]\n")
     with pytest.raises(CatalogError):
         load_catalog(path)
+
+
+def test_a_dialogue_is_readable_and_a_text_stays_as_it_is(pack: Pack) -> None:
+    [chunk] = dialogue_chunks(pack, TURNS, "en")
+    assert readable(chunk).splitlines()[0].startswith(f"{TURNS[0][0]}: ")
+    assert len(readable(chunk).splitlines()) == len(TURNS)
+    assert readable("Plain.") == "Plain."

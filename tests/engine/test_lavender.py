@@ -45,7 +45,7 @@ from engine.errors import (
     PackMismatchError,
     TokenBandError,
     UnknownSpeakerError,
-    UnsupportedTagError,
+    UnsupportedPromptError,
     UnsupportedTextError,
 )
 from engine.events import Event, PassageEvent, PassageJob, WindowEvent
@@ -533,7 +533,7 @@ def test_what_the_prompt_has_no_place_for_is_refused(side: LavenderTextSide) -> 
     with pytest.raises(UnknownSpeakerError, match="joe, Zoë B"):
         side.prompt((), Conditioning("ann"))
     for kind in ("style", "accent", "env"):
-        with pytest.raises(UnsupportedTagError, match=f"no {kind}"):
+        with pytest.raises(UnsupportedPromptError, match=f"no {kind}"):
             side.prompt((), Conditioning("joe", **{kind: "x"}))
 
 

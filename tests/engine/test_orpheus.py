@@ -19,7 +19,7 @@ from engine.errors import (
     ManifestError,
     NothingToSpeakError,
     UnknownSpeakerError,
-    UnsupportedTagError,
+    UnsupportedPromptError,
 )
 from tests import tokenizers_small as small
 
@@ -169,7 +169,7 @@ def test_a_voice_is_needed_and_nothing_else_is_taken(side: OrpheusTextSide) -> N
     with pytest.raises(UnknownSpeakerError, match="no speaker ''"):
         side.prompt((), Conditioning(""))
     for kind in ("style", "accent", "env"):
-        with pytest.raises(UnsupportedTagError, match=f"orpheus has no {kind}.*got 'calm'"):
+        with pytest.raises(UnsupportedPromptError, match=f"orpheus has no {kind}.*got 'calm'"):
             side.prompt((), Conditioning(**{"speaker": "tara", kind: "calm"}))
 
 

@@ -187,7 +187,7 @@ def test_all_windows_kept_need_no_model_at_all(
         ({"text": "half \ud800 pair"}, "unsupported_text"),
         ({"language": "de"}, "unsupported_language"),
         ({"conditioning": Conditioning("nobody")}, "unknown_speaker"),
-        ({"conditioning": Conditioning("slt", style="narration")}, "unsupported_tag"),
+        ({"conditioning": Conditioning("slt", style="narration")}, "unsupported_prompt"),
         ({"format": "aiff"}, "audio_format"),
     ],
 )

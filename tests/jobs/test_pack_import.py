@@ -207,15 +207,21 @@ def test_imported_contracts_render(
     write_catalog(
         tmp_path,
         head="catalog: tiny\npack: ./pack\n",
-        voices="voices: [{name: tara}, {name: leo}]\n",
+        voices=f"voices: [{{name: tara{', style: calm' if dialogues else ''}}}, {{name: leo}}]\n",
         passages='passages:\n  - {id: hello, text: "Hello <laugh> world."}\n' + dialogues,
     )
     rendered = loudkit("render", "catalog.yaml", "--out", "out", "--workers", "1", "--json")
     assert rendered.exit_code == 0, rendered.stderr
     assert rendered.last_json["rendered"] == (3 if dialogues else 2)
     fingerprint = pack.manifest.token_contract.fingerprint
+    told = {}
     for entry in json.loads((tmp_path / "out" / "provenance.json").read_text()):
         assert entry["sample"]["token_contract_fingerprint"] == fingerprint
+        told[entry["name"], entry["passage"]] = entry["sample"]["conditioning"]
+    if dialogues:
+        # A dialogue's prompt names its speakers: the voice's style never reached the model.
+        assert told["tara", "chat"] == {"speaker": "tara, leo", "language_id": "en"}
+        assert told["tara", "hello"]["style"] == "calm"
     rows = [
         row
         for part in sorted((tmp_path / "out" / "tokens").glob("part-*.parquet"))
