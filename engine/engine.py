@@ -30,7 +30,8 @@ from engine.execution import (
     torch_dtype,
 )
 from engine.invariance import probe_invariance
-from engine.llama import Llama, load_llama, read_llama_config
+from engine.llama import Llama, load_llama
+from engine.llama_config import read_llama_config
 from engine.manifest import read_manifest
 from engine.pack import Pack, verify_pack
 from engine.passage import FinishedWindow

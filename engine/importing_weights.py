@@ -22,7 +22,7 @@ from engine.codec_weights import load_snac
 from engine.contracts.contract import TokenContract
 from engine.errors import ContractMismatchError, ManifestError
 from engine.importing_errors import PackImportError, about
-from engine.llama import LlamaConfig, read_llama_config
+from engine.llama_config import LlamaConfig, read_llama_config
 from engine.strict_json import read_object
 
 _HEAD: Final = "lm_head.weight"

@@ -365,7 +365,9 @@ _folder = click.Path(path_type=Path)
 @click.option("--speaker", "speakers", multiple=True, help="A trained speaker's name; repeatable.")
 @click.option("--licence", "--license", required=True, help="What the weights may be used under.")
 @click.option("--source", required=True, help="Where the weights are from.")
-@click.option("--decode-only", is_flag=True, help="Leave out the codec's encoder, where it was never trained.")
+@click.option(
+    "--decode-only", is_flag=True, help="Leave out the codec's encoder, where it was never trained."
+)
 @click.option("--verbatim", is_flag=True, help="Speak text as it stands, without the text funnel.")
 @_json
 @_refusals

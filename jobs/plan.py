@@ -77,9 +77,7 @@ def _check_passage(loaded: LoadedCatalog, pack: Pack, index: int, passage: Passa
             pack.text_side.prompt((), Conditioning(speaker, style=passage.style))
     except EngineError as error:
         key = "turns" if passage.turns else "style"
-        raise CatalogRefusedError(
-            loaded.problem(("passages", index, key), str(error))
-        ) from None
+        raise CatalogRefusedError(loaded.problem(("passages", index, key), str(error))) from None
 
 
 def _check_voice(loaded: LoadedCatalog, pack: Pack, index: int, voice: Voice) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.detectors import Inspection
-from engine.llama import LlamaConfig, RopeScaling
+from engine.llama_config import LlamaConfig, RopeScaling
 from engine.passage import FinishedWindow, Half
 
 

@@ -14,7 +14,7 @@ from snac import SNAC
 from torch import Tensor
 
 from engine.importing_weights import llama_shapes
-from engine.llama import read_llama_config
+from engine.llama_config import read_llama_config
 from engine.pack import open_pack
 
 Layout = Literal["single", "sharded", "pickle", "sharded pickle"]

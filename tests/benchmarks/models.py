@@ -18,7 +18,8 @@ from torch import Tensor
 from engine.algorithm import SamplingConfig
 from engine.contracts.contract import Conditioning, TokenContract
 from engine.decode import DecodeJob, Decoder
-from engine.llama import Llama, LlamaConfig, load_llama, read_llama_config
+from engine.llama import Llama, load_llama
+from engine.llama_config import LlamaConfig, read_llama_config
 from engine.manifest import read_manifest
 from engine.pack import open_pack
 from engine.speech_chunks import speech_chunks
@@ -149,7 +150,9 @@ def random_100m() -> Subject:
         ]
 
     sampling = SamplingConfig(temperature=0.7, min_p=0.05, repetition_penalty=1.1)
-    return Subject("random-100m", config, random_llama_state(config, seed=1), contract, sampling, windows)
+    return Subject(
+        "random-100m", config, random_llama_state(config, seed=1), contract, sampling, windows
+    )
 
 
 def decode_all(decoder: Decoder, windows: list[Window]) -> int:

@@ -26,7 +26,8 @@ from engine.importing_errors import PackImportError
 from engine.importing_manifest import PROMPT_ROOM_TOKENS, PackLabel
 from engine.importing_text import TextSource, take_text_side
 from engine.importing_weights import llama_shapes
-from engine.llama import load_llama, read_llama_config
+from engine.llama import load_llama
+from engine.llama_config import read_llama_config
 from engine.pack import Pack, open_pack, seal_pack, verify_pack
 from tests.engine.test_session import job, results, run
 from tests.hugging_face_folders import (

@@ -49,7 +49,7 @@ from engine.errors import (
     UnsupportedTextError,
 )
 from engine.events import Event, PassageEvent, PassageJob, WindowEvent
-from engine.llama import LlamaConfig
+from engine.llama_config import LlamaConfig
 from engine.pack import open_pack, seal_pack
 from engine.speech_text import has_words
 from tests.fakes import random_llama_state, tiny_llama_config

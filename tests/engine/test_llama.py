@@ -10,18 +10,8 @@ import torch
 from torch import Tensor
 
 from engine.errors import ManifestError, PackMismatchError, WindowOverflowError
-from engine.llama import (
-    KVCache,
-    Llama,
-    LlamaConfig,
-    RopeScaling,
-    _attend_alone,
-    _attend_masked,
-    load_llama,
-    prefill,
-    read_llama_config,
-    step,
-)
+from engine.llama import KVCache, Llama, _attend_alone, _attend_masked, load_llama, prefill, step
+from engine.llama_config import LlamaConfig, RopeScaling, read_llama_config
 from tests.fakes import random_llama_state, tiny_llama_config
 
 SCALING = RopeScaling(8.0, 1.0, 4.0, 64)

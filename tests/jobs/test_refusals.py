@@ -43,7 +43,9 @@ BAD_CATALOGS = {
     + VOICES
     + "passages: [{id: a, style: calm, turns: [{voice: ann, text: A.}]}]\n",
     "key of a turn": HEAD + VOICES + "passages: [{id: a, turns: [{speaker: ann, text: A.}]}]\n",
-    "turn without a word": HEAD + VOICES + "passages: [{id: a, turns: [{voice: ann, text: ' '}]}]\n",
+    "turn without a word": HEAD
+    + VOICES
+    + "passages: [{id: a, turns: [{voice: ann, text: ' '}]}]\n",
     "empty file": "",
     "a list": "- a\n",
 }
