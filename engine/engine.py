@@ -27,6 +27,7 @@ from engine.execution import (
     ExecutionIdentity,
     apply_execution,
     measure_identity,
+    packs_weights,
     torch_dtype,
 )
 from engine.invariance import probe_invariance
@@ -124,6 +125,7 @@ def load_engine(pack: Pack, execution: ExecutionConfig, *, slots: int) -> Engine
         _tensors(pack, weights.model),
         device=execution.device,
         dtype=torch_dtype(execution),
+        packed=packs_weights(execution),
         compile_model=execution.compile_model,
         cuda_graphs=execution.cuda_graphs,
     )

@@ -34,6 +34,8 @@ class ExecutionConfig:
     threads: int = 1
     row_padding: int = MINIMUM_ROWS
     allow_tf32: bool = False
+    packed_weights: bool = True
+    """Products by oneDNN from weights in its own layout, where the device and torch have that."""
     compile_model: bool = False
     cuda_graphs: bool = False
 
@@ -65,6 +67,7 @@ class ExecutionIdentity:
     row_padding: int
     matmul_tf32: bool
     cudnn_tf32: bool
+    packed_weights: bool
     compile_model: bool
     cuda_graphs: bool
     probe: str
@@ -81,6 +84,7 @@ class ExecutionIdentity:
             f"exec[{self.digest()}] torch {self.torch} {self.device} {self.capability} "
             f"{self.dtype} threads={self.threads} rows>={self.row_padding} "
             f"tf32={'on' if self.matmul_tf32 or self.cudnn_tf32 else 'off'}"
+            f"{' packed' if self.packed_weights else ''}"
             f"{' compiled' if self.compile_model else ''}{' graphs' if self.cuda_graphs else ''}"
         )
 
@@ -110,6 +114,13 @@ def apply_execution(config: ExecutionConfig) -> None:
             )
 
 
+def packs_weights(config: ExecutionConfig) -> bool:
+    """Whether the weights of this execution are packed here; torch's compiler wants them plain."""
+    from engine.llama import can_pack
+
+    return config.packed_weights and not config.compile_model and can_pack(config.device)
+
+
 def measure_identity(config: ExecutionConfig, *, probe: str) -> ExecutionIdentity:
     """The identity of this process under `config`, with the digest of its probe."""
     import numpy as np
@@ -125,6 +136,7 @@ def measure_identity(config: ExecutionConfig, *, probe: str) -> ExecutionIdentit
         row_padding=config.row_padding,
         matmul_tf32=torch.backends.cuda.matmul.allow_tf32,
         cudnn_tf32=torch.backends.cudnn.allow_tf32,
+        packed_weights=packs_weights(config),
         compile_model=config.compile_model,
         cuda_graphs=config.cuda_graphs,
         probe=probe,

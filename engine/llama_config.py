@@ -1,4 +1,4 @@
-"""A Llama model's sizes, read from a Hugging Face `config.json`; what is not computed is refused."""
+"""The sizes of a Llama model from a Hugging Face `config.json`, or what of it is not computed."""
 
 from __future__ import annotations
 

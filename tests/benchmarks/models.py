@@ -54,7 +54,9 @@ class Subject:
 
     def load(self, dtype: torch.dtype = torch.float32, **options: bool) -> Llama:
         """The model as our engine runs it."""
-        return load_llama(self.config, self.state, device="cpu", dtype=dtype, **options)
+        return load_llama(
+            self.config, self.state, device="cpu", dtype=dtype, **{"packed": True, **options}
+        )
 
     def decoder(self, model: Llama, slots: int) -> Decoder:
         """A decode batch over the model."""

@@ -19,8 +19,10 @@ from engine.execution import (
     ExecutionIdentity,
     apply_execution,
     measure_identity,
+    packs_weights,
     torch_dtype,
 )
+from engine.llama import can_pack
 
 IDENTITY = ExecutionIdentity(
     torch="2.13.0+cpu",
@@ -32,6 +34,7 @@ IDENTITY = ExecutionIdentity(
     row_padding=4,
     matmul_tf32=False,
     cudnn_tf32=False,
+    packed_weights=False,
     compile_model=False,
     cuda_graphs=False,
     probe="0123456789abcdef",
@@ -46,6 +49,7 @@ OTHER: dict[str, Any] = {
     "row_padding": 8,
     "matmul_tf32": True,
     "cudnn_tf32": True,
+    "packed_weights": True,
     "compile_model": True,
     "cuda_graphs": True,
     "probe": "0123456789abcdee",
@@ -67,6 +71,7 @@ def test_the_default_execution_is_the_one_that_was_measured() -> None:
         "threads": 1,
         "row_padding": 4,
         "allow_tf32": False,
+        "packed_weights": True,
         "compile_model": False,
         "cuda_graphs": False,
     }
@@ -197,6 +202,7 @@ def test_an_identity_is_measured_not_copied_from_what_was_asked() -> None:
         row_padding=8,
         matmul_tf32=False,
         cudnn_tf32=True,
+        packed_weights=can_pack("cpu"),
         compile_model=False,
         cuda_graphs=False,
         probe="feed",
@@ -208,6 +214,13 @@ def test_the_engines_identity_is_that_of_its_process(engine: Engine) -> None:
     again = measure_identity(engine.execution, probe=engine.identity.probe)
     assert engine.identity == again
     assert engine.identity.digest() == again.digest()
+
+
+def test_weights_are_packed_where_asked_and_where_that_can_be() -> None:
+    assert packs_weights(ExecutionConfig()) == can_pack("cpu")
+    assert not packs_weights(ExecutionConfig(packed_weights=False))
+    assert not packs_weights(ExecutionConfig(compile_model=True))
+    assert not packs_weights(ExecutionConfig(device="cuda"))
 
 
 def test_dtypes_are_torchs() -> None:

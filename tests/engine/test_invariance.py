@@ -18,6 +18,7 @@ from engine.errors import ExecutionRefusedError
 from engine.execution import ExecutionConfig
 from engine.invariance import probe_invariance
 from engine.llama import KVCache, Llama, load_llama, prefill, step
+from engine.llama_config import LlamaConfig
 from engine.pack import Pack
 from tests.fakes import random_llama_state, tiny_llama_config
 
@@ -27,15 +28,17 @@ Step = Callable[..., Tensor]
 
 @pytest.fixture
 def starter_model(engine: Engine) -> Llama:
-    """The embedded pack's language model."""
-    return engine.model
+    """The embedded pack's language model with plain weights: packed ones need no padding."""
+    return load_engine(engine.pack, ExecutionConfig(packed_weights=False), slots=4).model
+
+
+def loaded(config: LlamaConfig, state: dict[str, Tensor]) -> Llama:
+    return load_llama(config, state, device="cpu", dtype=torch.float32)
 
 
 def tiny(seed: int = 1, **changes: int) -> Llama:
     config = tiny_llama_config(**changes)  # type: ignore[arg-type]
-    return load_llama(
-        config, random_llama_state(config, seed=seed), device="cpu", dtype=torch.float32
-    )
+    return loaded(config, random_llama_state(config, seed=seed))
 
 
 def corrupted(change: Callable[[Tensor, Sequence[int], KVCache], Tensor]) -> Step:
@@ -79,11 +82,11 @@ def test_other_weights_have_another_digest() -> None:
 
 @pytest.mark.parametrize("layer", [0, 1])
 def test_one_weight_of_any_layer_moves_the_digest(layer: int) -> None:
-    model = tiny()
-    before = probe_invariance(model, EXECUTION, slots=4)
-    with torch.inference_mode():
-        model.layers[layer].down[0, 0] += 0.5
-    assert probe_invariance(model, EXECUTION, slots=4) != before
+    config = tiny_llama_config()
+    state = random_llama_state(config, seed=1)
+    before = probe_invariance(loaded(config, state), EXECUTION, slots=4)
+    state[f"model.layers.{layer}.mlp.down_proj.weight"][0, 0] += 0.5
+    assert probe_invariance(loaded(config, state), EXECUTION, slots=4) != before
 
 
 def test_weights_in_another_dtype_have_another_digest() -> None:

@@ -10,7 +10,16 @@ import torch
 from torch import Tensor
 
 from engine.errors import ManifestError, PackMismatchError, WindowOverflowError
-from engine.llama import KVCache, Llama, _attend_alone, _attend_masked, load_llama, prefill, step
+from engine.llama import (
+    KVCache,
+    Llama,
+    _attend_alone,
+    _attend_masked,
+    can_pack,
+    load_llama,
+    prefill,
+    step,
+)
 from engine.llama_config import LlamaConfig, RopeScaling, read_llama_config
 from tests.fakes import random_llama_state, tiny_llama_config
 
@@ -42,17 +51,30 @@ def _reference(config: LlamaConfig, state: dict[str, Tensor]) -> Any:
     return model.eval()
 
 
-def _load(config: LlamaConfig, state: dict[str, Tensor]) -> Llama:
-    return load_llama(config, state, device="cpu", dtype=torch.float32)
+def _load(config: LlamaConfig, state: dict[str, Tensor], *, packed: bool = False) -> Llama:
+    return load_llama(config, state, device="cpu", dtype=torch.float32, packed=packed)
 
 
+PACKED = pytest.mark.parametrize(
+    "packed",
+    [
+        False,
+        pytest.param(
+            True,
+            marks=pytest.mark.skipif(not can_pack("cpu"), reason="torch without oneDNN here"),
+        ),
+    ],
+)
+
+
+@PACKED
 @pytest.mark.parametrize(("kv_heads", "tied", "scaling"), SHAPES)
 def test_logits_and_greedy_tokens_are_those_of_transformers(
-    kv_heads: int, tied: bool, scaling: RopeScaling | None
+    kv_heads: int, tied: bool, scaling: RopeScaling | None, packed: bool
 ) -> None:
     config = tiny_llama_config(kv_heads=kv_heads, tied=tied, scaling=scaling)
     state = random_llama_state(config, seed=kv_heads)
-    ours, reference = _load(config, state), _reference(config, state)
+    ours, reference = _load(config, state, packed=packed), _reference(config, state)
     prompt = [3, 14, 15, 92, 65, 35]
     cache = KVCache(ours, slots=1, capacity=256)
     hidden = prefill(ours, cache, 0, prompt)[None]
@@ -80,9 +102,10 @@ def _hidden_rows(model: Llama, slots: list[int], prompts: list[list[int]]) -> li
     return [torch.stack(row) for row in rows]
 
 
-def test_a_row_has_the_same_bits_whatever_slot_and_batch_it_is_in() -> None:
+@PACKED
+def test_a_row_has_the_same_bits_whatever_slot_and_batch_it_is_in(packed: bool) -> None:
     config = tiny_llama_config()
-    model = _load(config, random_llama_state(config, seed=5))
+    model = _load(config, random_llama_state(config, seed=5), packed=packed)
     prompts = [[n % 97 for n in range(start, start + 3 + 11 * start)] for start in range(1, 9)]
     together = _hidden_rows(model, list(range(8)), prompts)
     for index, prompt in enumerate(prompts):
@@ -117,7 +140,10 @@ def test_the_masked_path_attends_to_what_the_single_path_does(kv_heads: int) -> 
         filling = torch.Generator().manual_seed(2)
         cache.keys[0].copy_(torch.randn(cache.keys[0].shape, generator=filling))
         cache.values[0].copy_(torch.randn(cache.values[0].shape, generator=filling))
-        outputs.append(attend(model, cache, 0, slots, lengths, q, k, v)[: len(slots)])
+        which, at = torch.tensor(slots), torch.tensor(lengths)
+        cache.keys[0][which, :, at] = k[: len(slots)]
+        cache.values[0][which, :, at] = v[: len(slots)]
+        outputs.append(attend(model, cache, 0, slots, lengths, q)[: len(slots)])
     torch.testing.assert_close(outputs[0], outputs[1], atol=1e-6, rtol=0)
 
 
