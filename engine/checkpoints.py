@@ -18,7 +18,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from engine.importing_errors import PackImportError, about
+from engine.importing_errors import PackImportError, about, require_plain_name
+from engine.shown import shown, shown_key, shown_name
 from engine.strict_json import read_object
 
 _WEIGHT_FILES: Final = ("model.safetensors", "pytorch_model.bin")
@@ -26,8 +27,11 @@ _WEIGHT_FILES: Final = ("model.safetensors", "pytorch_model.bin")
 
 _ZIP_MAGIC: Final = b"PK\x03\x04"
 _NAMED_AT_MOST: Final = 24
+_LONGEST_FILE: Final = 255  # bytes of a name, on every file system in use
 _COMPARED_AT_ONCE: Final = 1 << 22
 _FORBIDDEN_GLOBAL: Final = re.compile(r"GLOBAL ([\w.]+)")
+_UNPICKLED: Final = re.compile(r"WeightsUnpickler error:\s*(.+)")
+"""What stands behind torch's advice to load the file without its guard."""
 
 FLOAT_BYTES: Final[Mapping[str, int]] = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2}
 """The number types that are read, by their name in a safetensors header, widest first."""
@@ -89,7 +93,8 @@ class _PickleShard:
         }
 
     def read(self, name: str) -> Tensor:
-        return self._tensors[name].detach()
+        # A view may say that its values are negated, which the bytes that are written would not.
+        return self._tensors[name].detach().resolve_conj().resolve_neg()
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
@@ -102,16 +107,21 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
     except OSError as error:
         raise PackImportError(f"{path}: cannot be read: {error.strerror or error}") from None
     except Exception as error:  # the unpickler of a broken or hostile file raises nearly anything
-        forbidden = _FORBIDDEN_GLOBAL.search(str(error))
-        why = f"it asks for {forbidden[1]}" if forbidden else _one_line(error)
+        forbidden, cause = (p.search(str(error)) for p in (_FORBIDDEN_GLOBAL, _UNPICKLED))
+        why = (
+            f"it asks for {forbidden[1]}" if forbidden else _one_line(cause[1] if cause else error)
+        )
         raise PackImportError(
             f"{path}: refused, only a torch.save of plain tensors is read: {why}"
         ) from None
     if not isinstance(loaded, Mapping):
         raise PackImportError(f"{path}: holds a {type(loaded).__name__}, not tensors by name")
-    wrong = [str(name) for name, value in loaded.items() if not _is_plain(name, value)]
+    wrong = [shown_name(name) for name, value in loaded.items() if not _is_plain(name, value)]
     if wrong:
         raise PackImportError(f"{path}: holds more than plain tensors: {listed(wrong)}")
+    spread = [shown_name(name) for name, tensor in loaded.items() if not _is_stored(tensor)]
+    if spread:
+        raise PackImportError(f"{path}: tensors with more values than are stored: {listed(spread)}")
     return dict(loaded)
 
 
@@ -119,6 +129,11 @@ def _is_plain(name: object, value: object) -> bool:
     if not isinstance(name, str) or not isinstance(value, Tensor):
         return False
     return value.layout is torch.strided and value.device.type == "cpu"
+
+
+def _is_stored(tensor: Tensor) -> bool:
+    """Whether every value has its bytes in the file; a stride of 0 makes any number out of one."""
+    return tensor.numel() * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +148,11 @@ class Checkpoint:
     def require_floats(self, names: Iterable[str]) -> None:
         """Refuse integers and quantised types. Raises `PackImportError` naming the tensors."""
         kinds = {name: self.kinds[name].dtype for name in names}
-        wrong = [f"{name} ({kind})" for name, kind in kinds.items() if kind not in FLOAT_BYTES]
+        wrong = [
+            f"{shown_name(name)} ({kind})"
+            for name, kind in kinds.items()
+            if kind not in FLOAT_BYTES
+        ]
         if wrong:
             raise PackImportError(
                 f"{self.root}: weights are read as {', '.join(FLOAT_BYTES)}, not as integers and "
@@ -144,14 +163,17 @@ class Checkpoint:
         """One tensor on the CPU in the type it is stored in.
 
         Raises `PackImportError` for a type that is no plain float and for values that are not
-        finite numbers.
+        finite numbers in float32, which is what the widest are computed in.
         """
         self.require_floats((name,))
         tensor = self._holders[name].read(name)
         # In pieces: the comparison's own memory is three times that of what it compares.
         pieces = torch.split(tensor.reshape(-1), _COMPARED_AT_ONCE)
-        if not all(bool(piece.isfinite().all()) for piece in pieces):
-            raise PackImportError(f"{self.root}: {name} holds values that are not finite numbers")
+        if not all(bool(piece.float().isfinite().all()) for piece in pieces):
+            raise PackImportError(
+                f"{self.root}: {shown_name(name)} holds values that are not finite numbers in "
+                "float32"
+            )
         return tensor
 
 
@@ -169,6 +191,7 @@ def open_checkpoint(root: Path) -> Checkpoint:
             return _sharded(root, index)
     lone = sorted(root.glob("*.safetensors"))
     if len(lone) == 1:
+        require_plain_name(lone[0])
         return _checkpoint(root, {lone[0]: _open(lone[0])})
     raise PackImportError(
         f"{root}: holds no weights: none of {', '.join(_WEIGHT_FILES)}, or one of them with "
@@ -202,13 +225,15 @@ def _sharded(root: Path, index: Path) -> Checkpoint:
     _refuse(
         index,
         {
-            "tensors in more than one shard": [n for n, count in copies.items() if count > 1],
-            "tensors that no shard has": [n for n in promised if n not in held],
+            "tensors in more than one shard": [
+                shown_name(n) for n, count in copies.items() if count > 1
+            ],
+            "tensors that no shard has": [shown_name(n) for n in promised if n not in held],
             "tensors of the shards that the index does not list": [
-                f"{n} (in {file})" for n, file in held.items() if n not in promised
+                f"{shown_name(n)} (in {file})" for n, file in held.items() if n not in promised
             ],
             "tensors in another shard": [
-                f"{n} (in {held[n]}, not {file})"
+                f"{shown_name(n)} (in {held[n]}, not {file})"
                 for n, file in promised.items()
                 if n in held and held[n] != file
             ],
@@ -224,13 +249,20 @@ def _weight_map(index: Path) -> dict[str, str]:
     if not isinstance(entries, dict) or not entries:
         raise PackImportError(f"{index}: weight_map must be an object of tensors and their shards")
     for name, file in entries.items():
-        plain = isinstance(file, str) and PurePosixPath(file).name == file and "\\" not in file
-        if not plain or Path(file).suffix not in {".safetensors", ".bin"}:
+        if not _is_beside(file):
             raise PackImportError(
-                f"{index}: weight_map.{name}: must be a .safetensors or .bin file beside the "
-                f"index, got {file!r}"
+                f"{index}: weight_map.{shown_name(name)}: must be a .safetensors or .bin file "
+                f"beside the index, got {shown(file)}"
             )
     return entries
+
+
+def _is_beside(file: object) -> bool:
+    """Whether it can be the name of a weights file in the index's own folder."""
+    if not isinstance(file, str) or not file.isprintable() or len(file.encode()) > _LONGEST_FILE:
+        return False
+    plain = PurePosixPath(file).name == file and "\\" not in file
+    return plain and PurePosixPath(file).suffix in {".safetensors", ".bin"}
 
 
 def _refuse(where: Path, faults: Mapping[str, list[str]]) -> None:
@@ -252,7 +284,7 @@ def require_tensors(
         {
             "tensors that are missing": [name for name in wanted if name not in shapes],
             "tensors that could not be placed": [
-                name for name in shapes if name not in wanted and not optional(name)
+                shown_name(name) for name in shapes if name not in wanted and not optional(name)
             ],
             "tensors of another shape than the config gives": [
                 f"{name} {shapes[name]} instead of {shape}"
@@ -270,6 +302,6 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(ordered[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: Exception | str) -> str:
     text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:200]
+    return shown_key(text.splitlines()[0])

@@ -13,11 +13,25 @@ from operator import mul
 from typing import Any, Final
 
 from engine.errors import ManifestError
+from engine.shown import shown, shown_name
 
 VQ_STRIDES: Final = (4, 2, 1)
 
 _KERNEL: Final = 7
 _DILATIONS: Final = (1, 3, 9)
+
+# No codec comes near these. They keep every product of sizes a size that torch can count with, so
+# that a config is refused by its key and not by what an allocation makes of it.
+_WIDEST: Final = 1 << 16
+_FASTEST: Final = 1 << 10
+_MOST_STAGES: Final = 16
+_LARGEST: Final[Mapping[str, int]] = {
+    "sampling_rate": 1 << 20,
+    "codebook_size": 1 << 20,
+    "encoder_rates": _FASTEST,
+    "decoder_rates": _FASTEST,
+}
+"""By key; whatever is not named is a width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +74,17 @@ class SnacConfig:
             self.decoder_dim % 2 ** len(self.decoder_rates) == 0,
             f"must be a multiple of {2 ** len(self.decoder_rates)}, a half for each rate",
         )
+        doubled = self.encoder_dim * 2 ** len(self.encoder_rates)
+        _require(
+            "encoder_dim",
+            doubled <= _WIDEST,
+            f"must be at most {_WIDEST} when each rate has doubled it, is {doubled} then",
+        )
+        _require(
+            "sampling_rate",
+            self.sampling_rate >= self.samples_per_frame,
+            f"must give a frame a second; a frame is {self.samples_per_frame} samples",
+        )
 
     @classmethod
     def from_mapping(cls, config: Mapping[str, object]) -> SnacConfig:
@@ -67,7 +92,7 @@ class SnacConfig:
         `depthwise` may be absent, as in published configs."""
         known = {field.name for field in fields(cls)}
         for key in config:
-            _require(str(key), key in known, "is not a field of a SNAC config")
+            _require(shown_name(key), key in known, "is not a field of a SNAC config")
         sizes = {k: _count(config, k) for k in _SIZES}
         lists = {k: _counts(config, k) for k in ("encoder_rates", "decoder_rates", "vq_strides")}
         latent_dim = sizes["encoder_dim"] * 2 ** len(lists["encoder_rates"])
@@ -140,18 +165,21 @@ def _require(key: str, holds: bool, message: str) -> None:
 
 def _count(config: Mapping[str, object], key: str) -> int:
     _require(key, key in config, "is missing")
-    return _positive(config[key], key)
+    return _positive(config[key], key, most=_LARGEST.get(key, _WIDEST))
 
 
 def _counts(config: Mapping[str, object], key: str) -> tuple[int, ...]:
     _require(key, key in config, "is missing")
     values = config[key]
-    if not isinstance(values, list | tuple) or not values:
-        raise ManifestError(key, f"must be a list of whole numbers, got {values!r}")
-    return tuple(_positive(value, f"{key}[{i}]") for i, value in enumerate(values))
+    if not isinstance(values, list | tuple) or not 0 < len(values) <= _MOST_STAGES:
+        raise ManifestError(
+            key, f"must be a list of 1 to {_MOST_STAGES} whole numbers, got {shown(values)}"
+        )
+    most = _LARGEST.get(key, _WIDEST)
+    return tuple(_positive(value, f"{key}[{i}]", most=most) for i, value in enumerate(values))
 
 
-def _positive(value: object, key: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ManifestError(key, f"must be a whole number of at least 1, got {value!r}")
+def _positive(value: object, key: str, *, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise ManifestError(key, f"must be a whole number from 1 to {most}, got {shown(value)}")
     return value

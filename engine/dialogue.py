@@ -8,17 +8,23 @@ law, the ledger and the seeds treat a dialogue as any other passage.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from engine.chunking import split_in_half
-from engine.errors import EngineError, NothingToSpeakError, UnsupportedPromptError
+from engine.errors import (
+    EngineError,
+    NothingToSpeakError,
+    UnknownSpeakerError,
+    UnsupportedPromptError,
+)
 from engine.pack import Pack
 from engine.speech_chunks import speech_chunks
 from engine.speech_text import has_words
 
 _TURN, _TEXT = "\x1e", "\x1f"
-_TAG = re.compile(r"<[a-z_]+>|\[[A-Za-z_ ]+\]")
+_TAG = re.compile(r"<[A-Za-z_]+>|\[[A-Za-z_ ]+\]")
 _SPACES = " \t\n\r\u00a0\u2007\u202f"
 
 Turns = Sequence[tuple[str, str]]
@@ -47,8 +53,8 @@ def require_dialogue(pack: Pack) -> SpeaksDialogue:
 def dialogue_chunks(pack: Pack, turns: Turns, language: str) -> list[str]:
     """The chunks of a dialogue: as many whole pieces of turns as a chunk's budget holds.
 
-    Raises what `speech_chunks` raises, naming the turn, and `UnsupportedPromptError` where the pack
-    speaks no dialogue.
+    Raises what `speech_chunks` raises, naming the turn, `UnknownSpeakerError` for what can be no
+    speaker's name, and `UnsupportedPromptError` where the pack speaks no dialogue.
     """
     require_dialogue(pack)
     if not turns:
@@ -58,6 +64,11 @@ def dialogue_chunks(pack: Pack, turns: Turns, language: str) -> list[str]:
     chunks: list[list[tuple[str, str]]] = []
     held = 0
     for number, (speaker, text) in enumerate(turns):
+        # A control character would end the name inside the chunk, or the line it is shown in.
+        if any(unicodedata.category(c) in ("Cc", "Cs") for c in speaker):
+            raise UnknownSpeakerError(
+                f"turns[{number}]: {speaker!r} holds control characters; no speaker is called so"
+            )
         try:
             pieces = speech_chunks(pack, text.replace(_TURN, " ").replace(_TEXT, " "), language)
         except EngineError as error:
@@ -87,12 +98,19 @@ def readable(chunk: str) -> str:
 
 
 def halve(chunk: str) -> tuple[str, str] | None:
-    """A chunk cut near its middle; a turn that is cut goes on under its speaker in both halves."""
+    """A chunk cut near its middle; a turn that is cut goes on under its speaker in both halves.
+
+    The cut is at white space, so a tag is never parted from the text that it touches, and both
+    sides have something to say; None where there is no such place.
+    """
     turns = turns_of(chunk)
-    if turns is None:
-        return _halve_text(chunk)
+    return _halve_text(chunk) if turns is None else _halve_turns(turns)
+
+
+def _halve_turns(turns: Turns) -> tuple[str, str] | None:
+    """The turns cut between two of them, or within one that says something on both sides."""
     middle = sum(len(text) for _, text in turns) / 2
-    best: tuple[float, int, int] | None = None  # distance, turn, position in it
+    places: list[tuple[float, int, int]] = []  # distance, turn, position in it
     before = 0
     for number, (_, text) in enumerate(turns):
         cuts = [
@@ -100,19 +118,19 @@ def halve(chunk: str) -> tuple[str, str] | None:
         ]
         if number + 1 < len(turns):
             cuts.append(len(text))
-        for at in cuts:
-            distance = abs(before + at - middle)
-            if best is None or distance < best[0]:
-                best = (distance, number, at)
+        places += [(abs(before + at - middle), number, at) for at in cuts]
         before += len(text)
-    if best is None:
-        return None
-    _, number, at = best
-    speaker, text = turns[number]
-    first = [*turns[:number], (speaker, text[:at].strip())]
-    rest = text[at:].strip()
-    second = [*([(speaker, rest)] if rest else []), *turns[number + 1 :]]
-    return (_joined(first), _joined(second)) if second else None
+    for _, number, at in sorted(places):
+        speaker, text = turns[number]
+        said, rest = text[:at].strip(), text[at:].strip()
+        first = [*turns[:number], (speaker, said)]
+        second = [*([(speaker, rest)] if rest else []), *turns[number + 1 :]]
+        parted = (
+            [said, rest] if rest else [" ".join(t for _, t in half) for half in (first, second)]
+        )
+        if all(map(_says_something, parted)):
+            return _joined(first), _joined(second)
+    return None
 
 
 def _halve_text(text: str) -> tuple[str, str] | None:

@@ -180,6 +180,11 @@ def _check_frame(pack: Pack, codec: SnacCodec) -> None:
             codec.sample_rate_hz / codec.samples_per_frame * frame.tokens_per_frame,
         ),
         (
+            "speech_tokens.start",
+            algorithm.start_speech_token,
+            pack.text_side.contract.start_of_speech,
+        ),
+        (
             "speech_tokens.stop",
             algorithm.stop_speech_token,
             pack.text_side.contract.end_of_speech,

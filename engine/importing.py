@@ -19,7 +19,7 @@ from typing import Final
 from engine.codec_config import SnacConfig
 from engine.contracts.contract import TokenContract
 from engine.errors import ContractMismatchError
-from engine.importing_errors import PackImportError, about
+from engine.importing_errors import PackImportError, about, require_plain_name
 from engine.importing_manifest import (
     CODEC_FILE,
     MODEL_FILE,
@@ -29,11 +29,13 @@ from engine.importing_manifest import (
 )
 from engine.importing_text import TextSource, tags_of, take_text_side
 from engine.pack import MANIFEST, file_sha256, open_pack, seal_pack, verify_pack
+from engine.shown import shown_key
 from engine.strict_json import read_object
 
 _CONFIG: Final = "config.json"
 _CODEC_CONFIG: Final = "codec_config.json"
 _NOTICES: Final = ("LICEN[CS]E*", "NOTICE*", "COPYING*", "USE_POLICY*")
+_LARGEST_NOTICE: Final = 1 << 20
 
 
 def import_pack(
@@ -59,9 +61,10 @@ def import_pack(
     model, codec and contract do not belong together.
     """
     tokenizer = tokenizer or model
-    _require_sources(model, codec, tokenizer)
-    if out.is_symlink() or (out.exists() and not _is_empty_folder(out)):
-        raise PackImportError(f"{out}: is there already; a pack is imported into a new folder")
+    with _os_errors(model):
+        _require_sources(model, codec, tokenizer)
+    with _os_errors(out):
+        _require_new(out)
     with _staged(out) as staged:
         with about(codec / _CONFIG):
             codec_config = SnacConfig.from_mapping(read_object(codec / _CONFIG))
@@ -115,6 +118,11 @@ def _require_sources(model: Path, codec: Path, tokenizer: Path) -> None:
             raise PackImportError(f"{path}: is missing")
 
 
+def _require_new(out: Path) -> None:
+    if out.is_symlink() or (out.exists() and not _is_empty_folder(out)):
+        raise PackImportError(f"{out}: is there already; a pack is imported into a new folder")
+
+
 def _require_same_frames(path: Path, config: SnacConfig, contract: TokenContract) -> None:
     """The codec's frames must be those that the contract's ids spell."""
     if config.codebook_size != contract.codebook_size:
@@ -125,11 +133,31 @@ def _require_same_frames(path: Path, config: SnacConfig, contract: TokenContract
 
 
 def _take_notices(folders: Mapping[str, Path], staged: Path) -> None:
-    """Copy licence files: what a licence asks to go along goes along."""
+    """Copy licence files: what a licence asks to go along goes along.
+
+    A link is followed inside of its folder, and into the blobs of the Hugging Face cache that the
+    folder lies in, where every file of a snapshot is a link. Any other link is refused rather than
+    left out: a pack must neither lose a licence nor gain a file of this machine's.
+    """
     for role, folder in folders.items():
         for found in sorted({path for pattern in _NOTICES for path in folder.glob(pattern)}):
-            if found.is_file():
-                shutil.copyfile(found, staged / f"{role}-{found.name}")
+            if not found.is_file():
+                continue
+            require_plain_name(found)
+            if not _is_in_folder_or_cache(found.resolve(), folder.resolve()):
+                raise PackImportError(
+                    f"{found}: is a link out of its folder; put the file itself there"
+                )
+            if found.stat().st_size > _LARGEST_NOTICE or b"\0" in found.read_bytes():
+                raise PackImportError(
+                    f"{found}: is no text of at most {_LARGEST_NOTICE} bytes, as a licence is"
+                )
+            shutil.copyfile(found, staged / f"{role}-{found.name}")
+
+
+def _is_in_folder_or_cache(target: Path, folder: Path) -> bool:
+    blobs = target.parent
+    return folder in target.parents or (blobs.name == "blobs" and blobs.parent in folder.parents)
 
 
 def _hashed(files: Sequence[Path]) -> str:
@@ -146,6 +174,16 @@ def _is_empty_folder(path: Path) -> bool:
 
 
 @contextmanager
+def _os_errors(path: Path) -> Iterator[None]:
+    """One line of what the system refuses: a name too long, no permission, a full disk."""
+    try:
+        yield
+    except OSError as error:
+        where = shown_key(str(error.filename or path))
+        raise PackImportError(f"{where}: {error.strerror or error}") from None
+
+
+@contextmanager
 def _staged(out: Path) -> Iterator[Path]:
     """A folder beside `out` that takes its name at the end, or is removed."""
     try:
@@ -155,11 +193,10 @@ def _staged(out: Path) -> Iterator[Path]:
     except OSError as error:
         raise PackImportError(f"{out}: cannot be made: {error.strerror}") from None
     try:
-        yield staged
-        staged.chmod(0o777 & ~_umask())
-        os.rename(staged, out)
-    except OSError as error:
-        raise PackImportError(f"{error.filename or out}: {error.strerror or error}") from None
+        with _os_errors(out):
+            yield staged
+            staged.chmod(0o777 & ~_umask())
+            os.rename(staged, out)
     finally:
         shutil.rmtree(staged, ignore_errors=True)
 

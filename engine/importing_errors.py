@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from engine.errors import EngineError, ManifestError, PackMismatchError, PackNotFoundError
+from engine.shown import shown
 
 
 class PackImportError(EngineError):
@@ -25,3 +26,11 @@ def about(path: Path) -> Iterator[None]:
         told = str(error)
         named = told.startswith(f"{path}:")
         raise PackImportError(told if named else f"{path}: {told}") from None
+
+
+def require_plain_name(path: Path) -> None:
+    """Refuse a file whose name a manifest could not hold, or a terminal not show."""
+    if not path.name.isprintable():
+        raise PackImportError(
+            f"{path.parent}: a file is named {shown(path.name)}, which is no printable text"
+        )

@@ -19,6 +19,7 @@ from engine.contracts.contract import TokenContract
 from engine.errors import ManifestError
 from engine.manifest import PACK_FORMAT
 from engine.philox import CODEC_NOISE
+from engine.shown import is_one_line, shown, shown_name
 
 PROMPT_ROOM_TOKENS: Final = 512
 """Positions kept for prompt and carry, as the engine keeps them in a slot."""
@@ -73,13 +74,16 @@ class PackLabel:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ManifestError(
-                "name", f"must be 1 to 64 of a-z, 0-9, '.', '_' and '-', got {self.name!r}"
+                "name", f"must be 1 to 64 of a-z, 0-9, '.', '_' and '-', got {shown(self.name)}"
             )
-        for key in ("licence", "source"):
-            if not getattr(self, key).strip():
-                raise ManifestError(key, "must not be empty: a pack says where it is from")
         if not self.languages:
             raise ManifestError("languages", "must name at least one")
+        told = {f"languages[{index}]": each for index, each in enumerate(self.languages)}
+        for key, text in {"licence": self.licence, "source": self.source, **told}.items():
+            if not text.strip():
+                raise ManifestError(key, "must not be empty")
+            if not is_one_line(text):
+                raise ManifestError(key, f"must be a line of UTF-8 text, got {shown(text)}")
         if self.text_recipe == "funnel":
             self._check_funnel()
 
@@ -90,7 +94,7 @@ class PackLabel:
         if unread:
             raise ManifestError(
                 "languages",
-                f"the text funnel cannot read {', '.join(unread)}; it reads "
+                f"the text funnel cannot read {', '.join(map(shown_name, unread))}; it reads "
                 f"{', '.join(sorted(supported_languages()))}; any other needs verbatim text",
             )
 

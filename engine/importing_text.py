@@ -13,6 +13,7 @@ from engine.contracts.contract import TextSide
 from engine.contracts.registry import load_text_side
 from engine.errors import ContractMismatchError, EngineError, UnknownSpeakerError
 from engine.importing_errors import PackImportError
+from engine.shown import is_one_line, shown
 
 
 class _Files(NamedTuple):
@@ -45,12 +46,24 @@ _BESIDE_RANKS: Final = ("tokenizer_config.json", "added_tokens.json")
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """Where a text side comes from, and what the tokenizer's files cannot say."""
+    """Where a text side comes from, and what the tokenizer's files cannot say.
+
+    Raises `PackImportError` for names that no prompt could say.
+    """
 
     tokenizer: Path
     contract: str | None
     speakers: Sequence[str]
     codebook_size: int
+
+    def __post_init__(self) -> None:
+        for at, name in enumerate(self.speakers):
+            if not name.strip() or not is_one_line(name):
+                raise PackImportError(
+                    f"speaker {shown(name)}: must be a name, a line of UTF-8 text"
+                )
+            if name in self.speakers[:at]:
+                raise PackImportError(f"speaker {shown(name)}: is named twice")
 
 
 def take_text_side(source: TextSource, staged: Path) -> TextSide:
@@ -63,7 +76,7 @@ def take_text_side(source: TextSource, staged: Path) -> TextSide:
     if source.contract is not None:
         if source.contract not in _CONTRACTS:
             raise PackImportError(
-                f"contract {source.contract!r} cannot be imported; {', '.join(_CONTRACTS)} can"
+                f"contract {shown(source.contract)} cannot be imported; {', '.join(_CONTRACTS)} can"
             )
         return _take(source.contract, source, staged)
     fitting: list[str] = []

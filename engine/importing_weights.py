@@ -18,7 +18,7 @@ from torch import Tensor
 
 from engine.checkpoints import FLOAT_BYTES, Checkpoint, open_checkpoint, require_tensors
 from engine.codec_config import SnacConfig
-from engine.codec_weights import load_snac
+from engine.codec_weights import load_snac, snac_shapes
 from engine.contracts.contract import TokenContract
 from engine.errors import ContractMismatchError, ManifestError
 from engine.importing_errors import PackImportError, about
@@ -27,7 +27,6 @@ from engine.strict_json import read_object
 
 _HEAD: Final = "lm_head.weight"
 _EMBEDDING: Final = "model.embed_tokens.weight"
-_ROTARY_BUFFER: Final = "rotary_emb.inv_freq"  # old checkpoints hold it; it follows from the config
 _ENCODER: Final = "encoder."
 
 
@@ -92,7 +91,7 @@ def open_model(folder: Path, contract: TokenContract) -> ModelSource:
     require_tensors(
         checkpoint,
         llama_shapes(config),
-        optional=lambda name: name.endswith(_ROTARY_BUFFER) or (tied and name == _HEAD),
+        optional=lambda name: config.is_rotary_buffer(name) or (tied and name == _HEAD),
     )
     # Some exporters write the tied copy out; it must then be the same matrix.
     if tied and _HEAD in checkpoint.kinds and not _is_same(checkpoint, _HEAD, _EMBEDDING):
@@ -121,7 +120,7 @@ class CodecSource:
 
 
 def open_codec(folder: Path, config: SnacConfig, *, decode_only: bool) -> CodecSource:
-    """Check a SNAC folder by loading it strictly. Raises `PackImportError`.
+    """Check a SNAC folder by its headers, then by loading it strictly. Raises `PackImportError`.
 
     With `decode_only` an encoder that is there is left out: it is said to be no use.
     """
@@ -129,6 +128,11 @@ def open_codec(folder: Path, config: SnacConfig, *, decode_only: bool) -> CodecS
     trained = not decode_only and any(name.startswith(_ENCODER) for name in checkpoint.kinds)
     names = tuple(n for n in checkpoint.kinds if trained or not n.startswith(_ENCODER))
     checkpoint.require_floats(names)
+    with about(folder / "config.json"):
+        wanted = snac_shapes(config, names, decode_only=not trained)
+    require_tensors(
+        checkpoint, wanted, optional=lambda name: not trained and name.startswith(_ENCODER)
+    )
     with about(folder):
         tensors = {name: checkpoint.read(name) for name in names}
         load_snac(config, tensors, decode_only=not trained)

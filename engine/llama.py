@@ -131,7 +131,7 @@ def load_llama(
             raise PackMismatchError("lm_head.weight differs from the embedding it is tied to")
     else:
         head = take("lm_head.weight", c.vocab_size, c.hidden_size)
-    extra = [name for name in remaining if not name.endswith("rotary_emb.inv_freq")]
+    extra = [name for name in remaining if not c.is_rotary_buffer(name)]
     if missing or extra:
         raise PackMismatchError(
             f"tensors that do not fit a {c.num_hidden_layers}-layer Llama: "

@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from engine.errors import ManifestError
+
+_LARGEST: Final = 2**53
+_LONGEST_WORD: Final = 200
 
 Reader = Callable[[Any, str], Any]
 """From a JSON value and its dotted key to what a config field holds."""
@@ -35,11 +38,14 @@ def number(value: object, key: str) -> float:
 
 
 def whole(value: object, key: str) -> int:
-    """A count or an id. 2.0 is one, because JSON has one kind of number."""
+    """A count or an id. 2.0 is one, because JSON has one kind of number; past 2**53 that kind no
+    longer tells one whole number from the next."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong(key, "a whole number", value)
     if isinstance(value, float) and not value.is_integer():
         raise wrong(key, "a whole number", value)
+    if abs(value) > _LARGEST:
+        raise wrong(key, f"a whole number of at most {_LARGEST}", value)
     return int(value)
 
 
@@ -51,9 +57,11 @@ def flag(value: object, key: str) -> bool:
 
 
 def word(value: object, key: str) -> str:
-    """A string."""
+    """A string, and no essay: what refuses it later shows it whole."""
     if not isinstance(value, str):
         raise wrong(key, "a string", value)
+    if len(value) > _LONGEST_WORD:
+        raise wrong(key, f"a string of at most {_LONGEST_WORD} characters", value)
     return value
 
 

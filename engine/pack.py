@@ -22,10 +22,12 @@ from engine.contracts.contract import TextSide
 from engine.contracts.registry import load_text_side
 from engine.errors import ManifestError, PackMismatchError, PackNotFoundError
 from engine.manifest import algorithm_from, read_manifest
+from engine.shown import shown, shown_key, shown_name
 
 MANIFEST = "manifest.json"
 _BUNDLED = Path(__file__).parent / "packs"
 _HASHED_AT_ONCE = 1 << 20
+_LONGEST_NAME = 255  # bytes, on every file system in use
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
@@ -38,13 +40,13 @@ class PackFile(_Block):
     """One file of a pack."""
 
     sha256: Sha256
-    bytes: int = Field(ge=0)
+    bytes: int = Field(ge=0, le=2**53)
 
 
 class TokenContractRef(_Block):
     """The contract a pack claims; checked against the one its files define."""
 
-    name: str
+    name: str = Field(max_length=64)
     fingerprint: str
 
 
@@ -89,7 +91,9 @@ class Pack:
     def path(self, name: str) -> Path:
         """Where a file of the pack lies. Raises `PackMismatchError` if the manifest lacks it."""
         if name not in self.manifest.files:
-            raise PackMismatchError(f"{self.root / MANIFEST}: files: {name!r} is used, not listed")
+            raise PackMismatchError(
+                f"{self.root / MANIFEST}: files: {shown(name)} is used, not listed"
+            )
         return self.root / name
 
     @property
@@ -134,25 +138,27 @@ def open_pack(
         manifest = PackManifest.model_validate(raw)
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "manifest"
-        raise ManifestError(key, f"{first['msg']} (in {manifest_path})") from error
+        key = ".".join(shown_name(str(part)) for part in first["loc"]) or "manifest"
+        raise ManifestError(shown_key(key), f"{first['msg']} (in {manifest_path})") from error
     for name in manifest.files:
         _require_inside(name)
     for key in ("model", "model_config_file", "codec", "codec_config_file"):
         name = getattr(manifest.weights, key)
         if name not in manifest.files:
-            raise ManifestError(f"weights.{key}", f"{name!r} is not listed under files")
+            raise ManifestError(f"weights.{key}", f"{shown(name)} is not listed under files")
     return Pack(root, digest, manifest, algorithm_from(raw), raw)
 
 
 def _require_inside(name: str) -> None:
-    pure = PurePosixPath(name)
+    key, pure = f"files.{shown_name(name)}", PurePosixPath(name)
     if pure.is_absolute() or ".." in pure.parts or "\\" in name or not pure.parts:
-        raise ManifestError(f"files.{name}", "must be a path inside the pack")
+        raise ManifestError(key, "must be a path inside the pack")
     if not name.isprintable():  # NUL, line breaks, halves of a surrogate pair
-        raise ManifestError(f"files.{name!r}", "must be a name of printable characters")
+        raise ManifestError(key, "must be a name of printable characters")
+    if max(len(part.encode()) for part in pure.parts) > _LONGEST_NAME:
+        raise ManifestError(key, f"must be names of at most {_LONGEST_NAME} bytes")
     if pure == PurePosixPath(MANIFEST):
-        raise ManifestError(f"files.{name}", "a manifest cannot hold its own sha256")
+        raise ManifestError(key, "a manifest cannot hold its own sha256")
 
 
 def bundled_packs() -> tuple[str, ...]:
@@ -214,20 +220,27 @@ def seal_pack(root: Path) -> str:
     """Write the size and sha256 of every listed file into a pack's manifest; its new sha256.
 
     For whoever makes a pack: list the files under `files`, seal, and the pack can be opened.
-    Raises `PackNotFoundError` or `ManifestError` when there is nothing to seal.
+    Raises `PackNotFoundError` or `ManifestError` when there is nothing to seal, or no right to.
     """
     path = root / MANIFEST
-    if not path.is_file():
-        raise PackNotFoundError(f"{path}: there is no such file")
     raw = read_manifest(path)
     files = raw.get("files")
     if not isinstance(files, dict) or not files:
         raise ManifestError("files", "must be an object that lists the pack's files")
     for name in files:
         _require_inside(name)
-        listed = root / name
-        if not listed.is_file():
-            raise ManifestError(f"files.{name}", "there is no such file")
-        files[name] = {"bytes": listed.stat().st_size, "sha256": file_sha256(listed)}
-    path.write_text(json.dumps(raw, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        files[name] = _sealed(root / name, f"files.{shown_name(name)}")
+    try:
+        path.write_text(json.dumps(raw, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise PackNotFoundError(f"{path}: cannot be written: {error.strerror}") from None
     return file_sha256(path)
+
+
+def _sealed(path: Path, key: str) -> dict[str, object]:
+    try:
+        if not path.is_file():
+            raise ManifestError(key, "there is no such file")
+        return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
+    except OSError as error:
+        raise ManifestError(key, f"cannot be read: {error.strerror}") from None

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from engine.chunking import split_text
-from engine.contracts.tags import ProtectedText, TagSet, protect_tags
+from engine.contracts.tags import TagSet
 from engine.errors import UnsupportedLanguageError
 from engine.pack import Pack
 from engine.speech_text import VERBATIM, prepare_text
+from engine.tagged_text import ProtectedText, protect_tags
 
 
 def speech_chunks(pack: Pack, text: str, language: str) -> list[str]:
     """The chunks a passage is spoken in; needs no weights, so `plan` can count them.
 
-    Tags that the pack lists are kept whole and beside their text; a pack that lists none has no
-    tags. Raises `UnsupportedLanguageError`, `UnsupportedTagError`, `NothingToSpeakError` and what
-    the text side refuses.
+    Tags that the pack lists are kept whole and beside their text, and each chunk has by itself the
+    tags that the whole text has there; a pack that lists none has no tags. Raises
+    `UnsupportedLanguageError`, `UnsupportedTagError`, `NothingToSpeakError` and what the text side
+    refuses.
     """
     if language not in pack.manifest.languages:
         raise UnsupportedLanguageError(
@@ -25,7 +27,11 @@ def speech_chunks(pack: Pack, text: str, language: str) -> list[str]:
     tags = TagSet.of(pack.manifest.supported_tags)
     protected = protect_tags(text, tags, spaced=recipe.recipe != VERBATIM)
     prepared = prepare_text(protected.text, language, recipe)
-    return protected.restore(_speakable(split_text(prepared, pack.algorithm.chunking), protected))
+    pieces = split_text(prepared, pack.algorithm.chunking)
+    chunks = _speakable(pieces, protected)
+    if protected.is_kept_by(chunks):
+        return chunks
+    return protected.restore(_speakable(protected.recut(prepared, pieces), protected))
 
 
 def _speakable(pieces: list[str], protected: ProtectedText) -> list[str]:

@@ -18,11 +18,11 @@ VERBATIM = "verbatim"
 def prepare_text(text: str, language: str, config: TextConfig) -> str:
     """The words a passage will be spoken from.
 
-    Raises `NothingToSpeakError` when reading leaves no letter or digit, and
-    `UnsupportedLanguageError` for a language the funnel has no grammar for.
+    Raises `NothingToSpeakError` when reading leaves no letter or digit, `UnsupportedTextError`
+    for what is no Unicode, and `UnsupportedLanguageError` for a language the funnel has no grammar
+    for.
     """
-    if any(0xD800 <= ord(c) <= 0xDFFF for c in text):
-        raise UnsupportedTextError("the text holds half of a surrogate pair; it must be Unicode")
+    require_unicode(text)
     read = text.strip() if config.recipe == VERBATIM else _through_the_funnel(text, language)
     if not has_words(read):
         shown = text.strip()[:40]
@@ -32,6 +32,12 @@ def prepare_text(text: str, language: str, config: TextConfig) -> str:
             else "nothing to speak: the text is empty"
         )
     return read
+
+
+def require_unicode(text: str, what: str = "the text") -> None:
+    """Refuse what has no UTF-8 and so no ids. Raises `UnsupportedTextError`."""
+    if any(0xD800 <= ord(c) <= 0xDFFF for c in text):
+        raise UnsupportedTextError(f"{what} holds half of a surrogate pair; it must be Unicode")
 
 
 def has_words(text: str) -> bool:

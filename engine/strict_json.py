@@ -1,4 +1,4 @@
-"""JSON files as packs hold them: one object, no key twice, no number that is not one."""
+"""JSON files as packs hold them: one object, no key twice, no number or text that is none."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.errors import ManifestError, PackNotFoundError
+from engine.shown import shown_key, shown_name
 
 
 def read_object(path: str | Path) -> dict[str, object]:
@@ -26,9 +27,11 @@ def read_object(path: str | Path) -> dict[str, object]:
         raise ManifestError(f"{path}", f"must hold an object, got {type(document).__name__}")
     for key, value in _entries(document):
         if isinstance(value, _Repeated):
-            raise ManifestError(key, "must stand there once only")
+            raise ManifestError(shown_key(key), "must stand there once only")
         if isinstance(value, float) and not math.isfinite(value):
-            raise ManifestError(key, f"must be a finite number, got {value}")
+            raise ManifestError(shown_key(key), f"must be a finite number, got {value}")
+        if isinstance(value, _HalfPair):
+            raise ManifestError(shown_key(key), "must be text: half of a surrogate pair is in it")
     return document
 
 
@@ -45,6 +48,10 @@ class _Repeated:
     """Stands in for a value whose key came twice, until the walk over the document names it."""
 
 
+class _HalfPair:
+    """Stands for a string or a key that `\\ud800` or its like made: no file can hold it again."""
+
+
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     out: dict[str, object] = {}
     for key, value in pairs:
@@ -57,10 +64,16 @@ def _entries(document: object) -> Iterator[tuple[str, object]]:
     pending = [("", document)]
     while pending:
         key, value = pending.pop()
-        yield key, value
+        yield key, _HalfPair() if isinstance(value, str) and not _is_text(value) else value
         inside: list[tuple[str, object]] = []
         if isinstance(value, dict):
-            inside = [(f"{key}.{name}" if key else name, item) for name, item in value.items()]
+            for name, item in value.items():
+                at = f"{key}.{shown_name(name)}" if key else shown_name(name)
+                inside.append((at, item if _is_text(name) else _HalfPair()))
         elif isinstance(value, list):
             inside = [(f"{key}[{index}]", item) for index, item in enumerate(value)]
         pending += reversed(inside)
+
+
+def _is_text(value: str) -> bool:
+    return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)

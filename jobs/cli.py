@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 import click
 
-from catalog.errors import CatalogError
+from catalog.errors import CatalogError, one_line
 from engine.errors import EngineError
 from jobs.errors import (
     DONE,
@@ -52,7 +52,7 @@ def _refusals(command: Callable[P, int]) -> Callable[P, NoReturn]:
             click.echo(str(error), err=True)
             sys.exit(exit_code_for(error.code))
         except (EngineError, JobError, WorkerError) as error:
-            click.echo(f"{error.code}: {error}", err=True)
+            click.echo(one_line(f"{error.code}: {error}"), err=True)
             sys.exit(exit_code_for(error.code))
         except KeyboardInterrupt:
             click.echo("interrupted; the same command goes on from here", err=True)
@@ -328,7 +328,7 @@ def inspect(reference: str, as_json: bool) -> int:
         shown = ("no", "yes")[value] if isinstance(value, bool) else shown
         if isinstance(shown, dict):
             shown = "; ".join(f"{name}: {text}" for name, text in shown.items())
-        click.echo(f"{key}: {shown}")
+        click.echo(one_line(f"{key}: {shown}"))
     return DONE
 
 

@@ -8,9 +8,9 @@ are words by the time they get here: reading them is the text funnel's business.
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import unicodedata
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +18,14 @@ from typing import Any
 
 from engine.contracts.contract import Conditioning, TokenContract, require_plain_voice
 from engine.errors import (
+    ManifestError,
     NothingToSpeakError,
     PackMismatchError,
+    PackNotFoundError,
     UnsupportedTextError,
 )
+from engine.shown import is_one_line, shown, shown_name
+from engine.strict_json import read_object
 
 PROMPT_LAYOUT = (
     "<|start_of_human|>",
@@ -50,6 +54,11 @@ _VOICELESS = frozenset("p t k f th".split())
 _SIBILANTS = frozenset("s z sh zh ch jh".split())
 _CONTEXTS = ((3, 3), (2, 3), (2, 2), (1, 2), (1, 1), (0, 1), (0, 0))
 """Letters of context left and right of the one being read, longest first."""
+
+_RULED = ("ax", "dh", "iy", "s", "z")
+"""The sounds that the rules of reading write, whatever the tables hold."""
+
+_LARGEST_ID = 2**31 - 1
 
 _LONGEST_SPELLED = 5
 """A word in capitals up to this long that the lexicon lacks is spelled out."""
@@ -183,7 +192,10 @@ class ArpabetTextSide:
 
 
 def load(root: Path) -> ArpabetTextSide:
-    """Read `tokens.json`, `lexicon.tsv.gz` and `lts.tsv.gz` of a pack folder."""
+    """Read `tokens.json`, `lexicon.tsv.gz` and `lts.tsv.gz` of a pack folder.
+
+    Raises `PackMismatchError` for a file that is missing, broken, or names a sound without an id.
+    """
     table, ids = _read_tokens(root / "tokens.json")
     contract = TokenContract(
         name="arpabet",
@@ -195,36 +207,58 @@ def load(root: Path) -> ArpabetTextSide:
         end_of_speech=ids["<|end_of_speech|>"],
         prompt_layout=PROMPT_LAYOUT,
     )
-    sounds = Pronunciations(_read_table(root / "lexicon.tsv.gz"), _read_table(root / "lts.tsv.gz"))
-    return ArpabetTextSide(contract, table["voices"], sounds)
+    lexicon, letters = (_read_table(root / name, ids) for name in ("lexicon.tsv.gz", "lts.tsv.gz"))
+    return ArpabetTextSide(contract, table["voices"], Pronunciations(lexicon, letters))
 
 
 def _read_tokens(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     """The id map and what stands beside it; whatever it lacks is refused by name."""
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise PackMismatchError(f"{path}: is not the JSON of an id map: {error}") from error
-    wanted = {"ids": dict, "vocab_size": int, "audio_base": int, "codebook_size": int}
-    for key, kind in {**wanted, "voices": list}.items():
-        if not isinstance(table, dict) or not isinstance(table.get(key), kind):
-            raise PackMismatchError(f"{path}: {key} must be a {kind.__name__}")
-    ids = table["ids"]
+        table: dict[str, Any] = read_object(path)
+    except (ManifestError, PackNotFoundError) as error:
+        raise PackMismatchError(f"{path}: is not the JSON of an id map: {error}") from None
+    for key in ("vocab_size", "audio_base", "codebook_size"):
+        if not _is_count(table.get(key)):
+            raise PackMismatchError(
+                f"{path}: {key} must be a whole number from 0 to {_LARGEST_ID}, "
+                f"got {shown(table.get(key))}"
+            )
+    for key, kind in (("ids", dict), ("voices", list)):
+        if not isinstance(table.get(key), kind) or not table[key]:
+            raise PackMismatchError(f"{path}: {key} must be a {kind.__name__}, and not empty")
+    ids, voices = table["ids"], table["voices"]
+    for name, token in ids.items():
+        if not _is_count(token) or token >= table["vocab_size"]:
+            raise PackMismatchError(
+                f"{path}: ids: {shown(name)} must have an id below vocab_size, got {shown(token)}"
+            )
+    for voice in voices:
+        if not isinstance(voice, str) or not voice.strip() or not is_one_line(voice):
+            raise PackMismatchError(f"{path}: voices: {shown(voice)} is no name")
     named = {part for part in PROMPT_LAYOUT if not part.startswith("{")}
-    needed = named | set(table["voices"]) | {"<|end_of_speech|>", "_", *_STRONG, *_WEAK}
-    missing = sorted(str(name) for name in needed if not isinstance(ids.get(name), int))
+    needed = {*named, *voices, "<|end_of_speech|>", "_", *_STRONG, *_WEAK, *_RULED}
+    missing = sorted(shown_name(name) for name in needed - ids.keys())
     if missing:
         raise PackMismatchError(f"{path}: ids has no {', '.join(missing)}")
     return table, ids
 
 
-def _read_table(path: Path) -> dict[str, str]:
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST_ID
+
+
+def _read_table(path: Path, ids: Mapping[str, int]) -> dict[str, str]:
+    """Spellings and their sounds, every sound with an id."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             pairs = (line.rstrip("\n").partition("\t") for line in lines)
             table = {word: phones for word, tab, phones in pairs if tab}
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise PackMismatchError(f"{path}: is not a gzipped table: {error}") from error
     if not table:
         raise PackMismatchError(f"{path.name} holds no pronunciations")
+    unknown = {phone for phones in set(table.values()) for phone in phones.split()} - ids.keys()
+    if unknown:
+        named = ", ".join(map(shown, sorted(unknown)[:8]))
+        raise PackMismatchError(f"{path}: sounds without an id in tokens.json: {named}")
     return table

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from engine.contracts.contract import TokenContract
 from engine.errors import TokenBandError
 from engine.frames import FrameShapeError
+from engine.shown import shown
 
 
 def require_bands(contract: TokenContract, tokens: Sequence[int], what: str = "tokens") -> None:
     """Refuse the first id that may not stand where it stands.
 
-    Raises `TokenBandError` naming index, id and band, and `FrameShapeError` for a part of a frame.
+    Raises `TokenBandError` naming index, id and band, also for what is no id or no row of ids, and
+    `FrameShapeError` for a part of a frame.
     """
     unit = contract.tokens_per_frame
     ids = _whole_numbers(tokens, what)
@@ -41,16 +43,39 @@ def require_bands(contract: TokenContract, tokens: Sequence[int], what: str = "t
 
 
 def _whole_numbers(tokens: Sequence[int], what: str) -> NDArray[np.int64]:
-    """The ids as an array; a fraction would otherwise be cut to the id below it."""
-    array = np.asarray(tokens)
-    if not array.size:
-        return np.zeros(0, dtype=np.int64)
-    if array.ndim == 1 and np.can_cast(array.dtype, np.int64):
-        return array.astype(np.int64, copy=False)
+    """The ids as an array; nothing is cut to a whole number or taken for one.
+
+    What can be read but once is no row: to check it would be to use it up.
+    """
+    if isinstance(tokens, str | bytes | bytearray) or not isinstance(tokens, Sequence | np.ndarray):
+        raise TokenBandError(f"{what}: {shown(tokens)} is no row of token ids")
+    ids = _quickly(tokens)
+    if ids is not None:
+        return ids
+    if isinstance(tokens, np.ndarray) and tokens.ndim == 0:
+        raise TokenBandError(f"{what}: {shown(tokens)} is no row of token ids")
     for index, token in enumerate(tokens):
-        if not isinstance(token, Integral) or not 0 <= token < 2**63:
-            raise TokenBandError(f"{what}[{index}]: {token!r} is no token id")
+        if (
+            isinstance(token, bool)
+            or not isinstance(token, Integral)
+            or not 0 <= int(token) < 2**63
+        ):
+            raise TokenBandError(f"{what}[{index}]: {shown(token)} is no token id")
     return np.array([int(token) for token in tokens], dtype=np.int64)
+
+
+def _quickly(tokens: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The array of what is plainly numbers; None for what is to be looked at one by one."""
+    if isinstance(tokens, np.ndarray):
+        whole = tokens.ndim == 1 and tokens.dtype.kind in "iu"
+        safe = whole and np.can_cast(tokens.dtype, np.int64)
+        return tokens.astype(np.int64, copy=False) if safe else None
+    if not set(map(type, tokens)) <= {int}:
+        return None
+    try:
+        return np.array(tokens, dtype=np.int64)
+    except OverflowError:
+        return None
 
 
 def band_name(contract: TokenContract, position: int) -> str:

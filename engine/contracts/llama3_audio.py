@@ -25,6 +25,7 @@ from engine.contracts.llama3_tokenizer import (
 )
 from engine.contracts.tags import OPEN_CLASS, TagSet, find_tags, tags_of_folder
 from engine.errors import ManifestError, NothingToSpeakError, UnknownSpeakerError
+from engine.speech_text import require_unicode
 
 NAME: Final = "llama-3-audio"
 VOCABULARY_SIZE: Final = 156_960
@@ -128,13 +129,20 @@ class Llama3AudioTextSide:
         return self._tags.names
 
     def text_tokens(self, text: str) -> tuple[int, ...]:
-        """The ids of a text and its tags. Raises `NothingToSpeakError`, `UnsupportedTagError`."""
+        """The ids of a text and its tags.
+
+        Raises `NothingToSpeakError`, `UnsupportedTagError` and `UnsupportedTextError`.
+        """
+        require_unicode(text)
         if not text.strip():
             raise NothingToSpeakError("nothing to speak: the text is empty")
         return self._encoder.encode_pieces(self._pieces(text.strip()))
 
     def prompt(self, text_tokens: Sequence[int], conditioning: Conditioning) -> tuple[int, ...]:
-        """`PROMPT_LAYOUT` filled in. Raises `UnknownSpeakerError` where speakers are listed."""
+        """`PROMPT_LAYOUT` filled in.
+
+        Raises `UnknownSpeakerError` where speakers are listed, and `UnsupportedTextError`.
+        """
         ids = self.contract.added_tokens
         prompt: list[int] = []
         for part in self.contract.prompt_layout:
@@ -143,6 +151,7 @@ class Llama3AudioTextSide:
             elif part in BLOCKS:
                 kind, opened, closed = BLOCKS[part]
                 value: str = getattr(conditioning, kind)
+                require_unicode(value, f"the {kind}")
                 if kind == "speaker" and value:
                     self._require_speaker(value)
                 if value:
@@ -156,8 +165,8 @@ class Llama3AudioTextSide:
         """The prompt of (speaker, text) turns: the speakers stand in the text, nothing before it.
 
         A blank line parts the turns. White space around a turn is not part of it, newlines inside
-        are kept as they are. Raises `NothingToSpeakError` and `UnknownSpeakerError`, naming the
-        turn, and `UnsupportedTagError`.
+        are kept as they are. Raises `NothingToSpeakError`, `UnknownSpeakerError` and
+        `UnsupportedTextError`, naming the turn, and `UnsupportedTagError`.
         """
         ids = self.contract.added_tokens
         start, stop = self.contract.prompt_layout.index("{text}"), len(self.contract.prompt_layout)
@@ -167,6 +176,8 @@ class Llama3AudioTextSide:
         if not turns:
             raise NothingToSpeakError("nothing to speak: the dialogue has no turn")
         for index, (speaker, text) in enumerate(turns):
+            require_unicode(text, f"turns[{index}]: the text")
+            require_unicode(speaker, f"turns[{index}]: the speaker")
             if not text.strip():
                 raise NothingToSpeakError(f"turns[{index}]: the text is empty")
             self._require_speaker(speaker, f"turns[{index}]: ")

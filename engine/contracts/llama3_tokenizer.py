@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.contracts.contract import TokenContract
+from engine.contracts.llama3_json import bpe_of_document, require_round_trips
 from engine.contracts.llama3_ranks import MODEL_FILE, added_tokens_beside, tokenizer_of_ranks
-from engine.errors import ContractMismatchError, PackMismatchError
+from engine.errors import ContractMismatchError, PackMismatchError, UnsupportedTextError
+from engine.shown import is_one_line, shown
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -76,8 +78,13 @@ class PlainTextEncoder:
         self._bpe = bpe
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text."""
-        ids: list[int] = self._bpe.encode(text, add_special_tokens=False).ids
+        """The ids of a text. Raises `UnsupportedTextError` for what is no Unicode."""
+        try:
+            ids: list[int] = self._bpe.encode(text, add_special_tokens=False).ids
+        except TypeError:  # what the library says of a string that has no UTF-8
+            raise UnsupportedTextError(
+                f"half of a surrogate pair is in {shown(text)}; it must be Unicode"
+            ) from None
         return ids
 
     def encode_pieces(self, pieces: Iterable[str | int]) -> tuple[int, ...]:
@@ -108,8 +115,7 @@ def read_tokenizer(root: Path) -> TokenizerFile:
         return _from_json(root / JSON_FILE)
     path = root / MODEL_FILE
     if path.is_file():
-        id_map = _id_map(added_tokens_beside(path), path)
-        return TokenizerFile(path, id_map, lambda: tokenizer_of_ranks(path, BPE_SIZE))
+        return _from_ranks(path)
     raise PackMismatchError(
         f"{root}: holds neither {JSON_FILE} nor {MODEL_FILE}; a Hugging Face tokenizer folder does"
     )
@@ -118,29 +124,39 @@ def read_tokenizer(root: Path) -> TokenizerFile:
 def require_same_ids(tokenizer: TokenizerFile, contract: TokenContract) -> None:
     """Refuse a tokenizer whose ids mean something else, by the first id that differs.
 
-    The fingerprint decides, not a range of ids: tokenizers of this family share their audio band
-    and disagree above it. Raises `ContractMismatchError`.
+    The whole map decides, as it decides the fingerprint, and not a range of ids: tokenizers of this
+    family share their audio band and disagree above it. Raises `ContractMismatchError`.
     """
-    found = replace(
-        contract,
-        vocabulary_size=tokenizer.vocabulary_size,
-        added_tokens=tokenizer.added_tokens,
-    )
-    if found.fingerprint() == contract.fingerprint():
+    if dict(tokenizer.added_tokens) == dict(contract.added_tokens):
         return
-    here = {token: spelling for spelling, token in found.added_tokens.items()}
+    here = {token: spelling for spelling, token in tokenizer.added_tokens.items()}
     there = {token: spelling for spelling, token in contract.added_tokens.items()}
     differing = sorted(
         token for token in here.keys() | there.keys() if here.get(token) != there.get(token)
     )
     first = differing[0]
     raise ContractMismatchError(
-        f"{tokenizer.path}: {found.vocabulary_size} entries with fingerprint "
-        f"{found.fingerprint()} are not {contract.name} ({contract.vocabulary_size}, "
-        f"{contract.fingerprint()}): id {first}{_place(first, contract)} is "
+        f"{tokenizer.path}: {tokenizer.vocabulary_size} entries"
+        f"{_fingerprint_told(tokenizer, contract)} are not {contract.name} "
+        f"({contract.vocabulary_size}, {contract.fingerprint()}): id {shown(first)}"
+        f"{_place(first, contract)} is "
         f"{_shown(here.get(first))} here and {_shown(there.get(first))} there"
         f"{f'; {len(differing) - 1} more ids differ' if differing[1:] else ''}"
     )
+
+
+def _fingerprint_told(tokenizer: TokenizerFile, contract: TokenContract) -> str:
+    """The fingerprint that the ids make, if they can make a contract: plain Llama-3's have no
+    audio ids at all."""
+    try:
+        found = replace(
+            contract,
+            vocabulary_size=tokenizer.vocabulary_size,
+            added_tokens=tokenizer.added_tokens,
+        )
+    except ContractMismatchError:
+        return ""
+    return f" with fingerprint {found.fingerprint()}"
 
 
 def read_speakers(root: Path) -> tuple[str, ...]:
@@ -153,10 +169,10 @@ def read_speakers(root: Path) -> tuple[str, ...]:
     if not path.is_file():
         return ()
     names = _read_json(path)
-    wrong = f"{path}: must be a list of different speaker names"
+    wrong = f"{path}: must be a list of different speaker names, each a line of text"
     if not isinstance(names, list) or not names:
         raise PackMismatchError(wrong)
-    if not all(isinstance(name, str) and name.strip() for name in names):
+    if not all(isinstance(name, str) and name.strip() and is_one_line(name) for name in names):
         raise PackMismatchError(wrong)
     if len(set(names)) != len(names):
         raise PackMismatchError(wrong)
@@ -173,7 +189,26 @@ def _place(token: int, contract: TokenContract) -> str:
 
 
 def _shown(spelling: str | None) -> str:
-    return "nothing" if spelling is None else repr(spelling)
+    return "nothing" if spelling is None else shown(spelling)
+
+
+def _from_ranks(path: Path) -> TokenizerFile:
+    try:
+        id_map = _id_map(added_tokens_beside(path), path)
+    except OSError as error:
+        raise PackMismatchError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # an id of more digits than Python reads
+        raise PackMismatchError(f"{path}: its added tokens cannot be read: {error}") from None
+    return TokenizerFile(path, id_map, _probed(path, lambda: tokenizer_of_ranks(path, BPE_SIZE)))
+
+
+def _probed(path: Path, build: Callable[[], Tokenizer]) -> Callable[[], Tokenizer]:
+    def build_and_probe() -> Tokenizer:
+        bpe = build()
+        require_round_trips(bpe, path)
+        return bpe
+
+    return build_and_probe
 
 
 def _from_json(path: Path) -> TokenizerFile:
@@ -187,19 +222,7 @@ def _from_json(path: Path) -> TokenizerFile:
         raise PackMismatchError(f"{path}: added_tokens must be a list")
     entries = (entry if isinstance(entry, dict) else {} for entry in added)
     id_map = _id_map(((entry.get("content"), entry.get("id")) for entry in entries), path)
-    return TokenizerFile(path, id_map, lambda: _bpe_of(document, path))
-
-
-def _bpe_of(document: dict[str, Any], path: Path) -> Tokenizer:
-    """The BPE of a document alone: nothing recognised, added, cut, padded or drawn at random."""
-    from tokenizers import Tokenizer
-
-    document |= dict.fromkeys(("post_processor", "truncation", "padding"))
-    document |= {"added_tokens": [], "model": document["model"] | {"dropout": None}}
-    try:
-        return Tokenizer.from_str(json.dumps(document))
-    except Exception as error:  # the library raises bare Exception
-        raise PackMismatchError(f"{path}: the tokenizers library refuses it: {error}") from error
+    return TokenizerFile(path, id_map, _probed(path, lambda: bpe_of_document(document, path)))
 
 
 def _require_base(vocab: object, path: Path) -> None:
@@ -225,23 +248,25 @@ def _id_map(entries: Iterable[tuple[object, object]], path: Path) -> dict[str, i
         if not isinstance(spelling, str) or type(token) is not int:
             raise PackMismatchError(
                 f"{path}: added token {len(by_id)} must have a content and an id, "
-                f"got {spelling!r} and {token!r}"
+                f"got {shown(spelling)} and {shown(token)}"
             )
         if any("\ud800" <= c <= "\udfff" for c in spelling):
             raise PackMismatchError(
-                f"{path}: added token {spelling!r} holds half of a surrogate pair"
+                f"{path}: added token {shown(spelling)} holds half of a surrogate pair"
             )
         if token < BPE_SIZE:
             raise ContractMismatchError(
-                f"{path}: added token {spelling!r} has id {token}, which the base vocabulary has"
+                f"{path}: added token {shown(spelling)} has id {shown(token)}, which the base "
+                "vocabulary has"
             )
         if spelling in by_spelling:
             raise ContractMismatchError(
-                f"{path}: {spelling!r} has two ids, {by_spelling[spelling]} and {token}"
+                f"{path}: {shown(spelling)} has two ids, {shown(by_spelling[spelling])} and "
+                f"{shown(token)}"
             )
         if token in by_id:
             raise ContractMismatchError(
-                f"{path}: id {token} is both {by_id[token]!r} and {spelling!r}"
+                f"{path}: id {shown(token)} is both {shown(by_id[token])} and {shown(spelling)}"
             )
         by_spelling[spelling], by_id[token] = token, spelling
     return by_spelling
@@ -263,6 +288,6 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"key {key!r} stands there twice")
+                raise ValueError(f"key {shown(key)} stands there twice")
             seen.add(key)
     return out

@@ -1,29 +1,32 @@
 """Tags in a text: `<laugh>`, one of a closed set, and `[bird_squawk]`, an open class of labels.
 
-A tag is not a word, and the text funnel drops markup and brackets. So before the funnel each tag
-becomes one letter of a script that the text has none of, and when the chunks are cut each letter
-becomes the tag again, spelled as it was: one character cannot be split, and it keeps its place.
-
     <laugh> <deep_sigh>      closed: a name of the pack's; an unknown one that stands alone is
-                             refused, one that follows a letter (`List<int>`) is text
+                             refused, one that follows a word (`List<int>`) is text
     [rain] [bird_squawk]     open, where the pack lists `env`: any label of ASCII letters and
                              underscores that is no index (`x[i]`), no editor's letter (`[T]he`)
                              and no link (`[here](...)`)
 
-Everything else with a `<` or a `[` in it is text: `a < b`, `x[1]`, `[12]`, `<|eot_id|>`, `</b>`.
+A name is ASCII letters, parted by single underscores, and nothing else between the brackets. So
+everything else with a `<` or a `[` in it is text: `a < b`, `x[1]`, `[12]`, `<|eot_id|>`, `</b>`,
+and also what comes close to a tag: `<laugh >`, `<laugh1>`, `<laugh-x>`, `<laugh/>`. Markup is not
+guessed at: `<b>bold</b>` has a `<b>` that stands alone, which is refused like any unknown name.
+
+Whether something is a tag may depend on the characters beside it, never on those farther away.
+Combining marks and joiners belong to the letter before them, so a word is the same in every
+normal form and in every script. `engine.tagged_text` keeps these neighbours together when a text
+is cut, so a chunk and a half of it have the tags that the whole text has there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Final, Literal
 
-from engine.errors import ManifestError, UnsupportedTagError, UnsupportedTextError
-from engine.speech_text import has_words
+from engine.errors import ManifestError, UnsupportedTagError
 from engine.strict_json import read_object
 
 OPEN_CLASS: Final = "env"
@@ -31,16 +34,14 @@ OPEN_CLASS: Final = "env"
 
 _NAME: Final = r"[A-Za-z]+(?:_[A-Za-z]+)*"
 # A run of labels is taken whole or not at all, hence the possessive `++`.
+LOOK_ALIKES: Final = re.compile(rf"<(?P<closed>{_NAME})>|(?P<open>(?:\[{_NAME}\])++)")
+"""All that is spelled like tags, whatever stands beside it."""
 _TAGS: Final = re.compile(
     rf"<(?P<closed>{_NAME})>|(?<![\w\])])(?P<open>(?:\[{_NAME}\])++)(?![\w(])"
 )
-_LABEL: Final = re.compile(rf"\[({_NAME})\]")
+LABEL: Final = re.compile(rf"\[({_NAME})\]")
 
-_CUNEIFORM: Final = range(0x12000, 0x12399)
-"""Letters without case that no funnel grammar and no catalogue text is expected to hold."""
-
-_OPENING: Final = '"\u201c\u201e\u2018\u00ab(\u00bf\u00a1'
-_CLOSING: Final = '"\u201d\u2019\u00bb).,;:!?\u2026'
+_JOINERS: Final = "\u200c\u200d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,36 @@ def tags_of_folder(root: Path) -> TagSet | None:
     return TagSet.of(names)
 
 
+def base_before(text: str, at: int) -> int:
+    """Where the character before `at` begins, marks and joiners being part of it; -1 for nowhere.
+
+    What Unicode calls a word has its combining marks in it, and Python's `\\w` has them not.
+    """
+    at -= 1
+    while at >= 0 and (text[at] in _JOINERS or unicodedata.category(text[at])[0] == "M"):
+        at -= 1
+    return at
+
+
+def holds_before(base: str, *, label: bool) -> bool:
+    """Whether a character makes text of the name, or of the label, that follows it."""
+    return _is_word(base) or (label and base in ("]", ")"))
+
+
+def holds_label_after(character: str) -> bool:
+    """Whether a character makes text of the label that it follows."""
+    return _is_word(character) or character == "("
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+def _is_held(text: str, at: int, *, label: bool) -> bool:
+    base = base_before(text, at)
+    return base >= 0 and holds_before(text[base], label=label)
+
+
 def find_tags(text: str, tags: TagSet) -> list[Tag]:
     """The tags of a text, in order. Raises `UnsupportedTagError` listing the set."""
     found: list[Tag] = []
@@ -106,128 +137,13 @@ def find_tags(text: str, tags: TagSet) -> list[Tag]:
         start, end = match.span()
         name = match["closed"]
         if name is None:
-            if tags.open:
+            if tags.open and not _is_held(text, start, label=True):
                 found += (
                     Tag(start + label.start(), start + label.end(), "open", label[1])
-                    for label in _LABEL.finditer(match[0])
+                    for label in LABEL.finditer(match[0])
                 )
         elif name in tags.closed:
             found.append(Tag(start, end, "closed", name))
-        elif not re.match(r"\w", text[start - 1 : start]):
+        elif not _is_held(text, start, label=False):
             raise UnsupportedTagError(f"<{name}> is no tag of this pack; it has {tags}")
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class ProtectedText:
-    """A text whose tags are one letter each, and how to undo that."""
-
-    text: str
-    letter: str
-    spellings: tuple[str, ...]
-    leans: tuple[int, ...]  # -1: with what precedes it, 1: with what follows, 0: either
-
-    def has_words(self, piece: str) -> bool:
-        """Whether a piece of the text has anything but tags to speak."""
-        return has_words(piece.replace(self.letter, "")) if self.letter else has_words(piece)
-
-    def restore(self, chunks: Sequence[str]) -> list[str]:
-        """The chunks with their tags again, each beside the text that it was written to.
-
-        Raises `UnsupportedTextError` if the letters did not come back as they went.
-        """
-        if not self.spellings:
-            return list(chunks)
-        if sum(chunk.count(self.letter) for chunk in chunks) != len(self.spellings):
-            raise UnsupportedTextError("reading this text aloud lost one of its tags")
-        spellings = iter(self.spellings)
-        return [
-            re.sub(self.letter, lambda _: next(spellings), chunk)
-            for chunk in self._rejoined(chunks)
-        ]
-
-    def _rejoined(self, chunks: Sequence[str]) -> list[str]:
-        """The chunks, with a tag moved over the cut that parted it from its text."""
-        leans = iter(self.leans)
-        moved = [chunks[0]]
-        behind = list(islice(leans, chunks[0].count(self.letter)))
-        for chunk in chunks[1:]:
-            ahead = list(islice(leans, chunk.count(self.letter)))
-            while behind and behind[-1] > 0 and _ends_apart(moved[-1], self.letter):
-                moved[-1] = moved[-1][:-1].rstrip()
-                chunk = f"{self.letter} {chunk}"
-                ahead.insert(0, behind.pop())
-            while ahead and ahead[0] < 0 and chunk.startswith(self.letter) and chunk[1:].strip():
-                moved[-1] = f"{moved[-1]} {self.letter}"
-                chunk = chunk[1:].lstrip()
-                ahead.pop(0)
-            moved.append(chunk)
-            behind = ahead
-        return moved
-
-
-def _ends_apart(chunk: str, letter: str) -> bool:
-    return chunk.endswith(letter) and chunk[-2:-1].isspace()
-
-
-def protect_tags(text: str, tags: TagSet, *, spaced: bool) -> ProtectedText:
-    """The text with one letter for each tag; `spaced` keeps it apart from letters beside it.
-
-    Raises `UnsupportedTagError`.
-    """
-    found = find_tags(text, tags)
-    if not found:
-        return ProtectedText(text, "", (), ())
-    letter = next((chr(code) for code in _CUNEIFORM if chr(code) not in text), None)
-    if letter is None:
-        raise UnsupportedTextError("a text with tags cannot hold every cuneiform sign as well")
-    parts: list[str] = []
-    at = 0
-    for tag in found:
-        parts += (text[at : tag.start], letter)
-        at = tag.end
-    parts.append(text[at:])
-    return ProtectedText(
-        "".join(_spaced(parts)) if spaced else "".join(parts),
-        letter,
-        tuple(text[tag.start : tag.end] for tag in found),
-        tuple(_leans(text, found)),
-    )
-
-
-def _spaced(parts: Sequence[str]) -> Iterator[str]:
-    """A space where a tag would touch a word or a tag; quotes and marks may touch it."""
-    for index in range(0, len(parts) - 1, 2):
-        before, letter, after = parts[index : index + 3]
-        yield before
-        if before and not (before[-1].isspace() or before[-1] in _OPENING):
-            yield " "
-        yield letter
-        last = index + 3 == len(parts)
-        if not (last if not after else after[0].isspace() or after[0] in _CLOSING):
-            yield " "
-    yield parts[-1]
-
-
-def _leans(text: str, found: Sequence[Tag]) -> Iterator[int]:
-    """Which side each tag was written to: the text it touches, or the text of its own line.
-
-    Tags with nothing but spaces between them lean together.
-    """
-    first = 0
-    for last, tag in enumerate(found):
-        following = found[last + 1].start if last + 1 < len(found) else len(text)
-        gap = text[tag.end : following]
-        if last + 1 < len(found) and not gap.strip() and "\n" not in gap:
-            continue
-        before = text[found[first - 1].end if first else 0 : found[first].start]
-        touches = before[-1:].strip() != "", gap[:1].strip() != ""
-        alone = _ends_line(gap), _ends_line(before[::-1])
-        lean = (touches[1] - touches[0]) or (alone[1] - alone[0])
-        yield from [lean] * (last + 1 - first)
-        first = last + 1
-
-
-def _ends_line(rest: str) -> bool:
-    """Whether nothing but spaces is left of the line."""
-    return "\n" in rest[: len(rest) - len(rest.lstrip())] or not rest.strip()

@@ -6,6 +6,7 @@ import gzip
 import itertools
 import json
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -318,6 +319,91 @@ def test_an_empty_table_is_no_lexicon(starter: Pack, tmp_path: Path) -> None:
         table.write("no tab in this line\n")
     with pytest.raises(PackMismatchError, match=r"lts\.tsv\.gz holds no pronunciations"):
         arpabet.load(tmp_path)
+
+
+Change = Callable[[Path], object]
+
+
+def _bytes(name: str, change: Callable[[bytes], bytes]) -> Change:
+    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+
+def _table(name: str, text: str) -> Change:
+    return lambda folder: (folder / name).write_bytes(gzip.compress(text.encode()))
+
+
+def _tokens(**changes: object) -> Change:
+    def change(content: bytes) -> bytes:
+        return json.dumps(json.loads(content) | changes).encode()
+
+    return _bytes("tokens.json", change)
+
+
+def _ids(**changes: object) -> Change:
+    def change(content: bytes) -> bytes:
+        table = json.loads(content)
+        table["ids"] |= changes
+        return json.dumps(table).encode()
+
+    return _bytes("tokens.json", change)
+
+
+BROKEN: dict[str, tuple[Change, str]] = {
+    **{
+        f"{name} {kind}": (_bytes(name, change), name)
+        for name in ("lexicon.tsv.gz", "lts.tsv.gz")
+        for kind, change in {
+            "cut short": lambda b: b[: len(b) // 2],
+            "without its end": lambda b: b[:-4],
+            "bytes overwritten": lambda b: b[: len(b) // 2] + b"\xff" * 40 + b[len(b) // 2 + 40 :],
+            "a bit flipped": lambda b: b[:-300] + bytes([b[-300] ^ 4]) + b[-299:],
+            "empty": lambda _: b"",
+            "no gzip": lambda _: b"cat\tk ae t\n",
+            "no UTF-8": lambda _: gzip.compress(b"\xff\tk\n"),
+        }.items()
+    },
+    "lexicon with a sound of no id": (
+        _table("lexicon.tsv.gz", "cat\tk zz \x1b[2J t\n"),
+        r"lexicon.tsv.gz: sounds without an id in tokens.json: '\x1b[2J', 'zz'",
+    ),
+    "letters with a sound of no id": (_table("lts.tsv.gz", "[c]\tqq\n"), "'qq'"),
+    "tokens nested": (_bytes("tokens.json", lambda _: b"[" * 200_000), "tokens.json"),
+    "tokens cut short": (_bytes("tokens.json", lambda b: b[:100]), "tokens.json"),
+    "tokens in UTF-16": (_bytes("tokens.json", lambda b: b.decode().encode("utf-16")), "UTF-8"),
+    "tokens of a list": (_bytes("tokens.json", lambda _: b"[]"), "tokens.json"),
+    "an id twice": (_bytes("tokens.json", lambda b: b.replace(b'"_"', b'"aa"')), "once only"),
+    "no voices": (_tokens(voices=[]), "voices must be a list, and not empty"),
+    "voices in lists": (_tokens(voices=[["slt"]]), "voices: ['slt'] is no name"),
+    "voice of two lines": (_tokens(voices=["a\nb"]), r"voices: 'a\nb' is no name"),
+    "voice of half a pair": (_tokens(voices=["\ud800"]), "voices[0]"),
+    "voice without an id": (_tokens(voices=["joe"]), "ids has no joe"),
+    "ids of no kind": (_tokens(ids=[]), "ids must be a dict"),
+    **{
+        f"{key} {value!r:.9}": (_tokens(**{key: value}), f"{key} must be a whole number")
+        for key in ("vocab_size", "audio_base", "codebook_size")
+        for value in (None, True, "76", -1, 1.5, 10**400)
+    },
+    "vocabulary too small": (_tokens(vocab_size=40), "must have an id below vocab_size"),
+    "id of no kind": (_ids(aa="7"), "'aa' must have an id below vocab_size, got '7'"),
+    "id of yes": (_ids(aa=True), "'aa' must have an id below vocab_size, got True"),
+    "id below none": (_ids(aa=-1), "'aa' must have an id below vocab_size, got -1"),
+    "id past all": (_ids(aa=10**400), "'aa' must have an id below vocab_size, got 1000"),
+    "name of half a pair": (_ids(**{"\ud800": 1}), r"ids.'\ud800'"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_refused_in_one_line(starter: Pack, tmp_path: Path, name: str) -> None:
+    for file in ("tokens.json", "lexicon.tsv.gz", "lts.tsv.gz"):
+        (tmp_path / file).write_bytes((starter.root / file).read_bytes())
+    change, told = BROKEN[name]
+    change(tmp_path)
+    with pytest.raises(PackMismatchError) as refused:
+        arpabet.load(tmp_path)
+    line = str(refused.value)
+    assert told in line
+    assert line.isprintable()
+    assert len(line) < 500
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ import engine
 from engine.codec import SnacCodec
 from engine.codec_config import SnacConfig, context_frames_needed
 from engine.codec_noise import PlainDecoder, philox_noise
-from engine.codec_weights import load_snac
+from engine.codec_weights import load_snac, snac_shapes
 from engine.errors import (
     AudioNotFiniteError,
     DecodeOnlyError,
@@ -463,6 +463,10 @@ def _put(name: str, value: Callable[[Tensor], Tensor]) -> Callable[[dict[str, Te
     return change
 
 
+def _shape(name: str, *shape: int) -> Callable[[dict[str, Tensor]], None]:
+    return _put(name, lambda _: torch.zeros(shape))
+
+
 CONV: Final = "decoder.model.1.parametrizations.weight."
 BIAS: Final = "decoder.model.1.bias"
 CODEBOOK: Final = "quantizer.quantizers.2.codebook.weight"
@@ -486,7 +490,24 @@ CODEBOOK: Final = "quantizer.quantizers.2.codebook.weight"
         (_put("quantiser.x", lambda t: t), "unexpected: quantiser.x"),
         (_put("decoder.model.1.weight", lambda t: t), f"unexpected: {CONV}original0"),
         (_put(BIAS, lambda t: t[1:]), f"of another shape: {BIAS} (63,) instead of (64,)"),
-        (_put(CONV + "original0", lambda t: t[1:]), "of another shape: "),
+        (
+            _put(CONV + "original0", lambda t: t[1:]),
+            f"of another shape: {CONV}original0 (63, 1, 1) instead of (64, 1, 1)",
+        ),
+        # What torch's own folding divides by, indexes, or multiplies to the right shape.
+        *(
+            (_shape(CONV + original, *shape), f"{original} ({told}")
+            for original, shape, told in [
+                ("original0", (), ") instead of (64, 1, 1)"),
+                ("original0", (0, 1, 1), "0, 1, 1) instead of (64, 1, 1)"),
+                ("original0", (64,), "64,) instead of (64, 1, 1)"),
+                ("original1", (), ") instead of (64, 64, 1)"),
+                ("original1", (0, 1, 1), "0, 1, 1) instead of (64, 64, 1)"),
+                ("original1", (64, 64, 0), "64, 64, 0) instead of (64, 64, 1)"),
+                ("original1", (64, 64), "64, 64) instead of (64, 64, 1)"),
+            ]
+        ),
+        (_put("x" * 500 + "\x1b[2J\n", lambda t: t), "unexpected: 'xxxxx"),
         (_put(CODEBOOK, lambda t: t.fill_(float("nan"))), f"not finite: {CODEBOOK}"),
         (_put(CONV + "original0", lambda t: t * float("inf")), "not finite: decoder.model.1.wei"),
         (_put(CONV + "original1", lambda t: t * 0), "not finite: decoder.model.1.weight"),
@@ -536,13 +557,35 @@ def test_half_precision_weights_are_widened() -> None:
         ("noise", 1),
         ("depthwise", "yes"),
         ("decoder_rate", [1]),
+        ("'\\x1b[2J'", [1]),
+        *(
+            (key, value)
+            for key in (*"encoder_dim decoder_dim codebook_dim codebook_size".split(), "latent_dim")
+            for value in (10**400, 2**70, 2**40, 2**21, -1)
+        ),
+        *(("sampling_rate", value) for value in (10**400, 2**21, 1, 2047)),
+        *((f"{key}[1]", [8, 10**400, 4, 2]) for key in ("encoder_rates", "decoder_rates")),
+        *((key, [2] * 17) for key in ("encoder_rates", "decoder_rates")),
+        ("encoder_dim", 1 << 13),
     ],
 )
 def test_a_bad_config_is_refused_by_key(key: str, value: Any) -> None:
-    config = {**SNAC_24K, key.split("[")[0]: value}
+    config = {**SNAC_24K, ("\x1b[2J" if key[0] == "'" else key.split("[")[0]): value}
     with pytest.raises(ManifestError) as refused:
         SnacCodec.load(config, STATES["snac_24k"], decode_only=True)
     assert refused.value.key == key
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 300
+
+
+def test_the_largest_config_is_still_a_shape() -> None:
+    """What passes the bounds never overflows the sizes that torch counts with."""
+    rates = {"encoder_rates": [1024, 1], "decoder_rates": [2] * 10, "sampling_rate": 1 << 20}
+    widths = {"encoder_dim": 1 << 14, "decoder_dim": 1 << 16, "codebook_dim": 1 << 16}
+    for depthwise in (True, False):
+        config = {**SNAC_24K, **rates, **widths, "codebook_size": 1 << 20, "depthwise": depthwise}
+        shapes = snac_shapes(SnacConfig.from_mapping(config), (), decode_only=False)
+        assert shapes["quantizer.quantizers.0.codebook.weight"] == (1 << 20, 1 << 16)
 
 
 @pytest.mark.parametrize("key", [k for k in SNAC_24K if k not in ("noise", "depthwise")])

@@ -9,9 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.contracts.contract import Conditioning
+from engine.contracts.tags import TagSet, find_tags
 from engine.dialogue import dialogue_chunks, halve, readable, turns_of
 from engine.engine import load_engine
-from engine.errors import NothingToSpeakError, UnsupportedPromptError
+from engine.errors import (
+    EngineError,
+    NothingToSpeakError,
+    UnknownSpeakerError,
+    UnsupportedPromptError,
+    UnsupportedTextError,
+)
 from engine.events import FailureEvent, PassageEvent, PassageJob, WindowEvent
 from engine.execution import ExecutionConfig
 from engine.importing import import_pack
@@ -100,6 +107,7 @@ def test_halves_lose_no_word_and_no_speaker(turns: list[tuple[str, str]]) -> Non
     [
         ("one two", ("one", "two")),
         ("Hi <laugh>", None),
+        ("Hi <Deep_Sigh>", None),
         ("Hi there <laugh> [door]", ("Hi", "there <laugh> [door]")),
         ("words and words -- -- -- -- --", ("words and", "words -- -- -- -- --")),
         ("word", None),
@@ -107,6 +115,89 @@ def test_halves_lose_no_word_and_no_speaker(turns: list[tuple[str, str]]) -> Non
 )
 def test_a_half_always_has_something_to_say(text: str, wanted: tuple[str, str] | None) -> None:
     assert halve(text) == wanted
+
+
+TAGS = TagSet.of(["laugh", "sigh", "env"])
+SAID = st.lists(
+    st.sampled_from(
+        [
+            *("a", "hello", "the sea ", "...", " -- ", ". ", "! ", " ", " "),
+            *("<laugh>", " <sigh>", "<laugh> ", "[rain] ", "<laugh> <sigh> [rain] "),
+        ]
+    ),
+    min_size=1,
+    max_size=20,
+).map("".join)
+
+
+def says_something(text: str) -> bool:
+    for tag in reversed(find_tags(text, TAGS)):
+        text = f"{text[: tag.start]} {text[tag.end :]}"
+    return any(character.isalnum() for character in text)
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["tara", "leo"]), SAID.filter(says_something)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_every_part_of_a_half_says_something_and_no_tag_is_lost(
+    turns: list[tuple[str, str]],
+) -> None:
+    turns = [(speaker, text.strip()) for speaker, text in turns]
+    halves = halve("".join(f"\x1e{speaker}\x1f{text}" for speaker, text in turns))
+    words = sum(len(text.split()) for _, text in turns)
+    if halves is None:
+        assert len(turns) == 1
+        assert words == 1 or sum(map(says_something, turns[0][1].split())) < 2
+        return
+    parts = [part for half in halves for part in turns_of(half) or []]
+    assert all(says_something(text) for _, text in parts)
+    assert [tag.name for _, text in parts for tag in find_tags(text, TAGS)] == [
+        tag.name for _, text in turns for tag in find_tags(text, TAGS)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("turns", "wanted"),
+    [
+        ([("A", "<laugh> <sigh> hello")], None),
+        ([("A", "hi <laugh> <laugh> <laugh>")], None),
+        ([("A", "... hello")], None),
+        ([("A", "... hello you")], ([("A", "... hello")], [("A", "you")])),
+        (
+            [("A", "so <laugh> <laugh> <laugh> <laugh> it"), ("B", "is")],
+            ([("A", "so <laugh> <laugh>")], [("A", "<laugh> <laugh> it"), ("B", "is")]),
+        ),
+        ([("A", "hi"), ("B", "<laugh> so")], ([("A", "hi")], [("B", "<laugh> so")])),
+    ],
+)
+def test_a_half_of_turns_always_has_something_to_say(
+    turns: list[tuple[str, str]],
+    wanted: tuple[list[tuple[str, str]], list[tuple[str, str]]] | None,
+) -> None:
+    halves = halve("".join(f"\x1e{speaker}\x1f{text}" for speaker, text in turns))
+    assert (halves and tuple(map(turns_of, halves))) == wanted
+
+
+@pytest.mark.parametrize("control", ["\x1e", "\x1f", "\x00", "\n", "\t", "\x7f", "\x85", "\ud800"])
+def test_a_speaker_with_control_characters_is_refused(pack: Pack, control: str) -> None:
+    for speaker in (f"ta{control}ra", control):
+        with pytest.raises(UnknownSpeakerError, match=r"^turns\[1\]: '.*control characters"):
+            dialogue_chunks(pack, (("tara", "Yes."), (speaker, "No.")), "en")
+    # in a text they are white space
+    for separator in "\x1e\x1f":
+        [chunk] = dialogue_chunks(pack, (("tara", f"Yes{separator}leo."),), "en")
+        assert turns_of(chunk) == [("tara", "Yes leo.")]
+
+
+def test_half_of_a_surrogate_pair_is_refused_by_turn(pack: Pack) -> None:
+    with pytest.raises(UnsupportedTextError, match=r"^turns\[1\]: the text .*surrogate") as told:
+        dialogue_chunks(pack, (("tara", "Yes."), ("leo", "No \ud800")), "en")
+    assert isinstance(told.value, EngineError)
 
 
 def test_a_dialogue_is_rendered_with_the_contracts_dialogue_prompt(pack: Pack) -> None:

@@ -209,6 +209,56 @@ def test_licence_files_go_along(folders: Folders) -> None:
     assert pack.path("codec-NOTICE").read_text() == "SNAC"
 
 
+def test_a_snapshot_of_the_hugging_face_cache_is_a_folder_of_links(
+    imported: Pack, folders: Folders
+) -> None:
+    """Every file of a snapshot is a link into the blobs beside it, licences too."""
+    (folders.model / "LICENSE").write_text("Llama")
+    cache = folders.root / "models--org--name"
+    snapshot = cache / "snapshots" / "0123abc"
+    snapshot.mkdir(parents=True)
+    (cache / "blobs").mkdir()
+    for number, path in enumerate(sorted(folders.model.iterdir())):
+        path.rename(cache / "blobs" / str(number))
+        (snapshot / path.name).symlink_to(Path("..", "..", "blobs", str(number)))
+    folders.model = snapshot
+    folders.import_pack()
+    pack = open_pack(folders.out)
+    assert pack.path("model-LICENSE").read_text() == "Llama"
+    assert pack.checkpoint_sha256 == imported.checkpoint_sha256
+
+
+def test_a_licence_may_be_a_link_inside_its_folder(folders: Folders) -> None:
+    (folders.codec / "legal").mkdir()
+    (folders.codec / "legal" / "mit.txt").write_text("MIT")
+    (folders.codec / "LICENSE").symlink_to("legal/mit.txt")
+    (folders.codec / "LICENSES").mkdir()
+    (folders.codec / "NOTICE").symlink_to("nowhere")
+    os.mkfifo(folders.codec / "COPYING")
+    folders.import_pack()
+    pack = open_pack(folders.out)
+    assert pack.path("codec-LICENSE").read_text() == "MIT"
+    assert [name for name in pack.manifest.files if name.startswith("codec-")] == ["codec-LICENSE"]
+
+
+def test_a_view_that_negates_is_written_as_its_values(imported: Pack, folders: Folders) -> None:
+    state = load_file(STARTER / "codec.safetensors")
+    views = {name: torch._neg_view(-tensor) for name, tensor in state.items()}
+    assert all(view.is_neg() for view in views.values())
+    torch.save(views, folders.codec / "pytorch_model.bin")
+    folders.import_pack()
+    assert open_pack(folders.out).codec_sha256 == imported.codec_sha256
+
+
+def test_a_rotary_buffer_of_an_old_checkpoint_is_left_out(imported: Pack, folders: Folders) -> None:
+    buffers = {"model.rotary_emb.inv_freq": torch.ones(3)} | {
+        f"model.layers.{n}.self_attn.rotary_emb.inv_freq": torch.ones(3) for n in range(6)
+    }
+    _model_tensors(folders, lambda tensors: tensors.update(buffers))
+    folders.import_pack()
+    assert open_pack(folders.out).checkpoint_sha256 == imported.checkpoint_sha256
+
+
 def test_the_contract_is_the_one_that_the_files_fit(imported: Pack, folders: Folders) -> None:
     assert folders.import_pack(contract=None) == imported.sha256
 
@@ -364,6 +414,59 @@ def _codec_minus_a_tensor(f: Folders) -> object:
     return state
 
 
+_WEIGHT = "decoder.model.0.parametrizations.weight."
+
+
+def _codec_state(
+    change: Callable[[dict[str, torch.Tensor]], object],
+) -> Callable[[Folders], object]:
+    """The starter's codec as a pickle with some of its tensors changed."""
+
+    def changed(f: Folders) -> object:
+        state = load_file(STARTER / "codec.safetensors")
+        change(state)
+        return state
+
+    return _pickle(changed)
+
+
+def _codec_set(name: str, value: torch.Tensor) -> Callable[[Folders], object]:
+    return _codec_state(lambda state: state.update({name: value}))
+
+
+def _spread(state: dict[str, torch.Tensor]) -> None:
+    """One value in the file, as many as are asked for by a stride of 0."""
+    name = "quantizer.quantizers.0.codebook.weight"
+    state[name] = torch.ones(1).expand(state[name].shape)
+
+
+def _linked_notice(f: Folders) -> None:
+    (f.root.parent / "secret").write_text("of this machine")
+    (f.model / "LICENSE").symlink_to(f.root.parent / "secret")
+
+
+def _notice(name: bytes, content: bytes = b"") -> Callable[[Folders], object]:
+    return lambda f: (f.model / os.fsdecode(name)).write_bytes(content)
+
+
+def _named_by_bytes(f: Folders) -> None:
+    (f.codec / "pytorch_model.bin").unlink()
+    name = f.codec / os.fsdecode(b"snac\xff.safetensors")
+    name.write_bytes((STARTER / "codec.safetensors").read_bytes())
+
+
+def _over(part: str, name: str) -> Callable[[Folders], object]:
+    """A file of which forty bytes in the middle are overwritten."""
+
+    def change(f: Folders) -> None:
+        path = getattr(f, part) / name
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2 : len(content) // 2 + 40] = b"\xff" * 40
+        path.write_bytes(content)
+
+    return change
+
+
 def _no_file(part: str, name: str) -> Callable[[Folders], object]:
     return lambda f: (getattr(f, part) / name).unlink()
 
@@ -410,6 +513,92 @@ BROKEN: dict[str, tuple[Callable[[Folders], object], str]] = {
     "lexicon gone": (_no_file("tokenizer", "lexicon.tsv.gz"), "lexicon.tsv.gz"),
     "lexicon that is no gzip": (_text("tokenizer", "lexicon.tsv.gz", "a"), "not what contract"),
     "tokens without ids": (_text("tokenizer", "tokens.json", "{}"), "not what contract arpabet"),
+    # Names and texts that no terminal and no manifest should be given as they are.
+    "tensor named by escapes": (
+        _set("model.\x1b[2J\n", torch.ones(3)),
+        "could not be placed: 'model.\\x1b[2J\\n'",
+    ),
+    "tensor named at length": (_set("x" * 10**5, torch.ones(3)), "could not be placed: 'xxx"),
+    "shard named by escapes": (
+        lambda f: _index(f, lambda entries: entries.update(ghost="\x1b[2J.safetensors")),
+        "weight_map.ghost: must be a .safetensors or .bin file beside the index, got '\\x1b[2J",
+    ),
+    "shard named at length": (
+        lambda f: _index(f, lambda entries: entries.update(ghost="a" * 300 + ".safetensors")),
+        "weight_map.ghost: must be",
+    ),
+    "shard named by half a pair": (
+        lambda f: _index(f, lambda entries: entries.update(ghost="\ud800.safetensors")),
+        "weight_map.ghost: must be text",
+    ),
+    "config key of half a pair": (_config(**{"\ud800": 1}), "config.json: '\\ud800': must be text"),
+    "weights named by bytes": (_named_by_bytes, "'snac\\udcff.safetensors'"),
+    "licence named by bytes": (_notice(b"LICENSE\xff"), "'LICENSE\\udcff'"),
+    "licence named in two lines": (_notice(b"NOTICE\nx"), "'NOTICE\\nx'"),
+    "licence that leads out": (_linked_notice, "model/LICENSE: is a link out of its folder"),
+    "licence that is no text": (_notice(b"COPYING", b"a\0b"), "model/COPYING: is no text"),
+    "licence of a megabyte": (_notice(b"LICENSE", b"a" * (1 << 20) + b"a"), "model/LICENSE: is no"),
+    # Sizes.
+    "positions past all memory": (
+        _config(max_position_embeddings=10**15),
+        "model/config.json: max_position_embeddings: must be a whole number from 1 to",
+    ),
+    "base past all floats": (_config(rope_theta=10**400), "model/config.json: rope_theta"),
+    "scaling that is a word": (_config(rope_scaling="llama3"), "model/config.json: rope_scaling"),
+    "scaling without a type": (_config(rope_scaling={"factor": 8.0}), "rope_type: is missing"),
+    "tied by a word": (_config(tie_word_embeddings="false"), "tie_word_embeddings: must be true"),
+    "codec of no rate": (
+        _codec_config(sampling_rate=10**400),
+        "codec/config.json: sampling_rate: must be a whole number from 1 to",
+    ),
+    "codec past all widths": (_codec_config(decoder_dim=2**40), "codec/config.json: decoder_dim"),
+    "latent of another size": (_codec_config(latent_dim=3), "codec/config.json: latent_dim"),
+    # Weights.
+    "rotary buffer elsewhere": (
+        _set("model.evil.rotary_emb.inv_freq", torch.ones(3)),
+        "could not be placed: model.evil.rotary_emb.inv_freq",
+    ),
+    "rotary buffer of no layer": (
+        _set("model.layers.6.self_attn.rotary_emb.inv_freq", torch.ones(3)),
+        "could not be placed: model.layers.6.self_attn.rotary_emb.inv_freq",
+    ),
+    "past float32": (
+        _set("model.norm.weight", torch.full((256,), 1e300, dtype=torch.float64)),
+        "model.norm.weight holds values that are not finite numbers in float32",
+    ),
+    "codec past float32": (
+        _codec_set("decoder.model.0.bias", torch.full((192,), -1e39, dtype=torch.float64)),
+        "decoder.model.0.bias holds values that are not finite",
+    ),
+    "codec norm of nothing": (
+        _codec_state(
+            lambda state: state.update(
+                {f"{_WEIGHT}original{n}": torch.zeros(0, 1, 1) for n in (0, 1)}
+            )
+        ),
+        f"{_WEIGHT}original1 (0, 1, 1) instead of (192, 1, 7)",
+    ),
+    "codec direction of no dimension": (
+        _codec_set(f"{_WEIGHT}original1", torch.tensor(1.0)),
+        f"{_WEIGHT}original1 () instead of (192, 1, 7)",
+    ),
+    "codec tensor too many": (_codec_set("junk", torch.ones(3)), "could not be placed: junk"),
+    "codec tensor of one value": (
+        _codec_set("junk", torch.ones(1).expand(10**13)),
+        "tensors with more values than are stored: junk",
+    ),
+    "codec tensor of one value, turned": (
+        _codec_set("junk", torch.ones(1, 1).expand(10**7, 10**6).t()),
+        "tensors with more values than are stored: junk",
+    ),
+    "codec weight of one value": (
+        _codec_state(_spread),
+        "more values than are stored: quantizer.quantizers.0.codebook.weight",
+    ),
+    "pickle keyed by a number": (_pickle(lambda f: {10**300: 3}), "plain tensors: 1000000"),
+    # The tokenizer's files.
+    "lexicon overwritten": (_over("tokenizer", "lexicon.tsv.gz"), "lexicon.tsv.gz: is not a gzip"),
+    "tokens nested": (_text("tokenizer", "tokens.json", "[" * 200_000), "tokens.json: is not the"),
 }
 
 
@@ -421,7 +610,7 @@ def test_a_broken_folder_is_one_line_and_leaves_nothing(folders: Folders, name: 
         folders.import_pack()
     line = str(caught.value)
     assert told in line
-    assert "\n" not in line
+    assert line.isprintable()
     assert len(line) < 1200
     assert ".pack." not in line, "a folder that is gone when the line is read"
     assert {path.name for path in folders.root.iterdir()} == {"model", "codec", "tokenizer"}
@@ -513,6 +702,10 @@ def test_a_contract_or_speaker_it_cannot_take_is_refused(folders: Folders) -> No
         folders.import_pack(speakers=("joe",))
 
 
+HOSTILE = ("\udcff", "a\nb", "\x1b[2J", "\x00", "\u2028")
+"""Undecodable bytes of an argument, and what would make two lines of one."""
+
+
 @pytest.mark.parametrize(
     ("key", "changes"),
     [
@@ -521,6 +714,18 @@ def test_a_contract_or_speaker_it_cannot_take_is_refused(folders: Folders) -> No
         ("source", {"source": ""}),
         ("languages", {"languages": ()}),
         ("languages", {"languages": ("en", "xx")}),
+        *(
+            (key, {key: text, "text_recipe": recipe})
+            for key in ("licence", "source")
+            for text in HOSTILE
+            for recipe in ("funnel", "verbatim")
+        ),
+        *(
+            ("languages[1]", {"languages": ("en", text), "text_recipe": recipe})
+            for text in ("", " ", *HOSTILE)
+            for recipe in ("funnel", "verbatim")
+        ),
+        *(("name", {"name": text}) for text in ("", "a" * 10**5, *HOSTILE)),
     ],
 )
 def test_a_label_that_says_nothing_is_refused(key: str, changes: dict[str, Any]) -> None:
@@ -534,6 +739,29 @@ def test_a_label_that_says_nothing_is_refused(key: str, changes: dict[str, Any])
     with pytest.raises(ManifestError) as caught:
         PackLabel(**given)
     assert caught.value.key == key
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("speakers", [("",), (" ",), ("a", "a"), *((text,) for text in HOSTILE)])
+@pytest.mark.parametrize("contract", ["arpabet", "llama-3-audio", None])
+def test_a_speaker_that_is_no_name_is_refused(
+    folders: Folders, speakers: tuple[str, ...], contract: str | None
+) -> None:
+    with pytest.raises(PackImportError, match=r"^speaker '") as caught:
+        folders.import_pack(contract=contract, speakers=speakers)
+    assert str(caught.value).isprintable()
+    assert not folders.out.exists()
+
+
+@pytest.mark.parametrize("argument", ["out", "tokenizer", "model", "codec"])
+def test_a_path_that_is_too_long_is_one_line(folders: Folders, argument: str) -> None:
+    path = folders.root / ("a" * 300)
+    changes = {} if argument in ("model", "codec") else {argument: path}
+    if not changes:
+        setattr(folders, argument, path)
+    with pytest.raises(PackImportError, match="File name too long"):
+        folders.import_pack(**changes)
 
 
 def test_any_language_may_be_spoken_verbatim(folders: Folders) -> None:

@@ -18,6 +18,7 @@ from engine.llama import (
     can_pack,
     load_llama,
     prefill,
+    rope_table,
     step,
 )
 from engine.llama_config import LlamaConfig, RopeScaling, read_llama_config
@@ -210,3 +211,122 @@ def test_what_is_not_computed_here_is_refused_by_its_key(key: str, value: object
     with pytest.raises(ManifestError) as refused:
         read_llama_config({**GOOD, key: value})
     assert key in refused.value.key or key in str(refused.value)
+
+
+LLAMA3: dict[str, object] = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+COUNTED = [key for key, value in GOOD.items() if type(value) is int]
+NO_COUNT: list[object] = [10**400, 2**31, -1, 0, 1e300, "8", [8], {}, float("nan")]
+NO_NUMBER: list[object] = [10**400, 1e300, 5e-324, -1.0, 0, True, "8", [8], float("nan")]
+NO_BLOCK: list[object] = ["llama3", [1], 7, True]
+NO_FLAG: list[object] = ["false", 0, None, []]
+
+
+def _no_setting(key: str) -> list[object]:
+    """What a setting of the scaling cannot be."""
+    if key == "rope_type":
+        return ["llama2", ["llama3"], {}, 7]
+    counted = key == "original_max_position_embeddings"
+    return [*(NO_COUNT if counted else NO_NUMBER), None]
+
+
+def _in(block: str, key: str, value: object) -> dict[str, object]:
+    return {block: LLAMA3 | {key: value}}
+
+
+BLOCKS = ("rope_scaling", "rope_parameters")
+BROKEN: list[tuple[str, dict[str, object]]] = [
+    *[(key, {key: value}) for key in COUNTED for value in NO_COUNT],
+    *[(key, {key: value}) for key in ("rms_norm_eps", "rope_theta") for value in NO_NUMBER],
+    *[(f"{b}.{k}", _in(b, k, value)) for b in BLOCKS for k in LLAMA3 for value in _no_setting(k)],
+    *[(block, {block: value}) for block in BLOCKS for value in NO_BLOCK],
+    *[("tie_word_embeddings", {"tie_word_embeddings": value}) for value in NO_FLAG],
+    ("max_position_embeddings", {"max_position_embeddings": 10**15}),
+    ("head_dim", {"hidden_size": 33}),
+    ("head_dim", {"num_attention_heads": 64, "num_key_value_heads": 64}),
+    ("head_dim", {"head_dim": 10**400}),
+    ("rope_scaling.rope_type", {"rope_scaling": {"factor": 8.0}}),
+    ("rope_scaling.low_freq_factor", {"rope_scaling": LLAMA3 | {"low_freq_factor": 4.0}}),
+    ("rope_scaling.low_freq_factor", {"rope_scaling": LLAMA3 | {"low_freq_factor": 5.0}}),
+    ("partial_rotary_factor", {"partial_rotary_factor": 0.5}),
+    ("rope_parameters.partial_rotary_factor", {"rope_parameters": {"partial_rotary_factor": 0.5}}),
+    ("rope_parameters.rope_theta", {"rope_parameters": {"rope_theta": 2e4}}),
+    ("rope_parameters.rope_theta", {"rope_parameters": {"rope_theta": 10**400}}),
+    (
+        "rope_scaling.rope_type",
+        {"rope_scaling": LLAMA3, "rope_parameters": {"rope_type": "default"}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "changes"), BROKEN)
+def test_a_config_that_cannot_be_is_refused_by_its_key(
+    key: str, changes: dict[str, object]
+) -> None:
+    with pytest.raises(ManifestError) as refused:
+        read_llama_config({**GOOD, **changes})
+    assert refused.value.key == key
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("changes", "scaling"),
+    [
+        ({"rope_scaling": None, "rope_parameters": None}, None),
+        ({"rope_scaling": {}, "rope_parameters": {}}, None),
+        ({"rope_scaling": {"type": "default", "factor": 8.0}}, None),
+        ({"rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}}, None),
+        ({"rope_parameters": {"rope_theta": 10_000, "partial_rotary_factor": 1.0}}, None),
+        ({"rope_scaling": LLAMA3, "rope_parameters": {"rope_theta": 1e4}}, SCALING),
+        ({"rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | {"rope_theta": 1e4}}, SCALING),
+        ({"partial_rotary_factor": None, "head_dim": None}, None),
+    ],
+)
+def test_ways_to_write_the_same_config(
+    changes: dict[str, object], scaling: RopeScaling | None
+) -> None:
+    config = read_llama_config({**GOOD, **changes})
+    assert config == tiny_llama_config(scaling=scaling)
+
+
+@pytest.mark.parametrize("theta", [1.0, 1e12])
+@pytest.mark.parametrize("factors", [(1.0, 1e-3, 1e6), (1e6, 1.0, 1.0000001), (1e6, 1e-3, 2e-3)])
+def test_a_config_that_is_read_gives_a_finite_table(
+    theta: float, factors: tuple[float, float, float]
+) -> None:
+    factor, low, high = factors
+    scaling = {**LLAMA3, "factor": factor, "low_freq_factor": low, "high_freq_factor": high}
+    longest = 1 << 20
+    changes = {"rope_theta": theta, "rope_scaling": scaling, "max_position_embeddings": longest}
+    config = read_llama_config({**GOOD, **changes})
+    for table in rope_table(config, longest):
+        assert table.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("name", "follows"),
+    [
+        ("model.rotary_emb.inv_freq", True),
+        ("model.layers.0.self_attn.rotary_emb.inv_freq", True),
+        ("model.layers.1.self_attn.rotary_emb.inv_freq", True),
+        ("model.layers.2.self_attn.rotary_emb.inv_freq", False),
+        ("model.layers.00.self_attn.rotary_emb.inv_freq", False),
+        ("model.layers.\u0661.self_attn.rotary_emb.inv_freq", False),
+        ("model.layers.0.mlp.rotary_emb.inv_freq", False),
+        ("model.layers.99999999999999999999.self_attn.rotary_emb.inv_freq", False),
+        ("vision.rotary_emb.inv_freq", False),
+        ("rotary_emb.inv_freq", False),
+    ],
+)
+def test_only_a_rotary_buffer_may_be_left_over(name: str, follows: bool) -> None:
+    config = tiny_llama_config()
+    assert config.is_rotary_buffer(name) is follows
+    state = random_llama_state(config, seed=9) | {name: torch.ones(4)}
+    if follows:
+        _load(config, state)
+    else:
+        with pytest.raises(PackMismatchError, match="not placed"):
+            _load(config, state)

@@ -29,6 +29,7 @@ from engine.errors import (
     TokenBandError,
     UnknownSpeakerError,
     UnsupportedTagError,
+    UnsupportedTextError,
 )
 from engine.frames import deinterleave, interleave
 from tests import tokenizers_small as small
@@ -503,6 +504,23 @@ def test_a_specials_spelling_in_a_text_stays_text(
         ]
 
 
+def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(
+    side: Llama3AudioTextSide,
+) -> None:
+    text = "Hello \ud800"
+    with pytest.raises(UnsupportedTextError, match=r"^the text holds half of a surrogate pair"):
+        side.text_tokens(text)
+    for kind in ("speaker", "style", "accent", "env"):
+        voice = Conditioning(**{"speaker": "joe", kind: text})
+        with pytest.raises(UnsupportedTextError, match=f"^the {kind} holds half"):
+            side.prompt((), voice)
+    with pytest.raises(UnsupportedTextError, match=r"^turns\[1\]: the text holds half"):
+        side.dialogue_prompt([("A", "Hello"), ("B", text)])
+    with pytest.raises(UnsupportedTextError, match=r"^turns\[1\]: the speaker holds half"):
+        side.dialogue_prompt([("A", "Hello"), (text, "Hello")])
+    assert side.text_tokens("Hello \U0001f680")
+
+
 def test_tags_become_their_ids(side: Llama3AudioTextSide, whole: Tokenizer) -> None:
     for at, name in enumerate(small.NON_VERBALS):
         assert side.text_tokens(f"<{name}>") == (156_944 + at,)
@@ -511,6 +529,8 @@ def test_tags_become_their_ids(side: Llama3AudioTextSide, whole: Tokenizer) -> N
     assert side.text_tokens(told) == string_path(whole, written)
     with pytest.raises(UnsupportedTagError, match=r"<chuckle> is no tag.*has <breath> .*<burp>"):
         side.text_tokens("Hello <chuckle> world")
+    for text in ("x\u0304<foo> x\u0304[rain]", "\u0939\u0948[rain]", "<laugh > <laugh/> <laugh1>"):
+        assert max(side.text_tokens(text)) < 128_000
     for text in ("a < b", "x[1] and [12]", "a<b", "</laugh>", "<|nv_laugh|>", "List<int> x[i]"):
         assert max(side.text_tokens(text)) < 128_000
 

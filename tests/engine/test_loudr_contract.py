@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from engine.frames import FrameShapeError
 from engine.manifest import algorithm_from, read_manifest
 from engine.pack import Pack
 from engine.passage import carry_tail
+from engine.shown import shown
 
 REPEATABLE = settings(deadline=None, derandomize=True)
 LOUDR_1 = Path(__file__).parent / "data" / "manifest-loudr-1.json"
@@ -138,6 +140,8 @@ def test_there_is_no_text_side_and_it_is_said_who_has_one(tmp_path: Path) -> Non
 
 # --- bands and differences, of any contract --------------------------------------------------
 
+WRONG = [True, False, np.True_, None, 1.0, 10.5, "10", [10], (), 2**63, 10**5000, float("nan")]
+
 SMALL = TokenContract(
     name="small",
     vocabulary_size=80,
@@ -178,6 +182,57 @@ def test_a_part_of_a_frame_and_a_band_that_is_not_there_are_refused() -> None:
     with pytest.raises(TokenBandError, match=r"tokens\[0\]: id 10 .*empty.*small has no audio"):
         require_bands(replace(SMALL, codebook_size=0), whole)
     require_bands(SMALL, [])
+
+
+ROW = [10 + 8 * position for position in range(7)]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        *(None, 5, 5.0, True, "1234567", b"1234567", bytearray(7), {"a": 1}, set(ROW)),
+        *(iter(ROW), (token for token in ROW), np.array(5), object()),
+    ],
+    ids=lambda row: type(row).__name__,
+)
+def test_what_is_no_row_is_refused(row: Any) -> None:
+    with pytest.raises(TokenBandError, match=r"^row: .* is no row of token ids$"):
+        require_bands(SMALL, row, "row")
+
+
+def test_a_generator_that_is_refused_is_not_used_up() -> None:
+    row: Any = (token for token in ROW)
+    with pytest.raises(TokenBandError):
+        require_bands(SMALL, row)
+    assert list(row) == ROW
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, *(np.array(each) for each in (True, 10.0))], ids=shown)
+@pytest.mark.parametrize("at", [0, 3, 6])
+def test_what_is_no_id_is_refused_where_it_stands(wrong: Any, at: int) -> None:
+    row = [*ROW[:at], wrong, *ROW[at + 1 :]]
+    for given_as in (list, tuple):
+        with pytest.raises(TokenBandError, match=rf"^tokens\[{at}\]: .* is no token id$"):
+            require_bands(SMALL, given_as(row))
+
+
+@pytest.mark.parametrize(
+    "rows", [[ROW, ROW], [ROW, ROW[:2]], np.array([ROW]), np.array(ROW) > 0, np.array(ROW) / 1]
+)
+def test_rows_of_rows_and_arrays_of_no_ids_are_refused(rows: Any) -> None:
+    with pytest.raises(TokenBandError, match=r"^tokens\[0\]: .* is no token id$"):
+        require_bands(SMALL, rows)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i4", "i8", "u8", object])
+def test_ids_of_any_whole_type_are_ids(dtype: Any) -> None:
+    row: Any = np.array(ROW, dtype=dtype)
+    for given_as in (row, list(row), row[:0]):
+        require_bands(SMALL, given_as)
+    row[1] = 10
+    with pytest.raises(TokenBandError, match=r"tokens\[1\]: id 10 is outside band 1"):
+        require_bands(SMALL, row)
+    require_bands(SMALL, ())
 
 
 DIFFERENCES = [

@@ -449,6 +449,9 @@ def test_a_value_out_of_range_is_refused_by_its_key_and_by_the_reference(
         ("sampling_defaults.repetition_penalty", INF, "sampling_defaults.repetition_penalty"),
         ("eos_floor.min_tokens_text_ratio", NAN, "eos_floor.min_tokens_text_ratio"),
         ("token_rate_hz", INF, "token_rate_hz"),
+        ("sample_rate", 10**400, "sample_rate"),
+        ("speech_vocab_size", 2**53 + 1, "speech_vocab_size"),
+        ("chunking.abbreviations", ["a" * 201], "chunking.abbreviations[0]"),
     ],
 )
 def test_what_only_we_refuse(key: str, value: object, refused: str) -> None:

@@ -180,6 +180,8 @@ def without(key: str) -> Change:
 
 
 LISTED = {"bytes": 1, "sha256": "0" * 64}
+LONG_NAME = "a" * 300
+LONG_KEY = f"files.'{'a' * 37}...{'a' * 38}'"
 
 
 @pytest.mark.parametrize(
@@ -230,6 +232,17 @@ LISTED = {"bytes": 1, "sha256": "0" * 64}
         ("files.manifest.json", set_at("files", MANIFEST, to=LISTED)),
         ("files../manifest.json", set_at("files", f"./{MANIFEST}", to=LISTED)),
         ("sampling_defaults.temperature", set_at("sampling_defaults", "temperature", to=-1)),
+        ("description", set_at("description", to="\ud800")),
+        ("licence.data", set_at("licence", "data", to="CC0\udcff")),
+        ("licence.'\\ud800'", set_at("licence", "\ud800", to="CC0")),
+        ("measured.'\\udcff'", set_at("measured", "\udcff", to={"a": "b"})),
+        ("weights.'\\x1b[2J'", set_at("weights", "\x1b[2J", to="")),
+        (f"weights.'{'k' * 37}...{'k' * 38}'", set_at("weights", "k" * 10**5, to="")),
+        ("token_contract.name", set_at("token_contract", "name", to="a" * 10**5)),
+        ("postprocess.mode", set_at("postprocess", "mode", to="a" * 10**5)),
+        ("sample_rate", set_at("sample_rate", to=10**400)),
+        ("files.NOTICE.bytes", set_at("files", "NOTICE", "bytes", to=10**400)),
+        (LONG_KEY, set_at("files", LONG_NAME, to=LISTED)),
     ],
 )
 def test_a_manifest_is_refused_by_the_key_that_is_wrong(
@@ -239,7 +252,8 @@ def test_a_manifest_is_refused_by_the_key_that_is_wrong(
     with pytest.raises(ManifestError) as refusal:
         open_pack(folder)
     assert refusal.value.key == key
-    assert "\n" not in str(refusal.value)
+    assert str(refusal.value).isprintable()
+    assert len(str(refusal.value)) < 500
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b'{"a": 1, "a": 2}'])
@@ -269,6 +283,15 @@ def test_a_file_that_is_not_listed_is_not_the_packs(folder: Path) -> None:
     (folder / "extra.json").write_text("{}", encoding="utf-8")
     with pytest.raises(PackMismatchError, match=r"'extra\.json' is used, not listed"):
         open_pack(folder).path("extra.json")
+
+
+@pytest.mark.parametrize("which", ["start", "stop"])
+def test_speech_tokens_that_are_not_the_contracts_are_refused(folder: Path, which: str) -> None:
+    rewrite(folder, set_at("speech_tokens", which, to=5))
+    with pytest.raises(
+        ManifestError, match=rf"^speech_tokens\.{which}: is 5, the pack's files say"
+    ):
+        load_engine(open_pack(folder), ExecutionConfig(), slots=4)
 
 
 # -- files that are not what the manifest says ----------------------------------------------------
@@ -376,6 +399,12 @@ def test_sealing_fills_in_what_was_only_listed(starter: Pack, folder: Path) -> N
         (set_at("files", "gone.bin", to=None), "files.gone.bin"),
         (set_at("files", "../NOTICE", to=None), "files.../NOTICE"),
         (set_at("files", MANIFEST, to=None), "files.manifest.json"),
+        (set_at("files", LONG_NAME, to=None), LONG_KEY),
+        (set_at("files", "NOTICE/x", to=None), "files.NOTICE/x"),
+        (set_at("files", "a\ud800", to=None), "files.'a\\ud800'"),
+        (set_at("description", to="\ud800"), "description"),
+        (set_at("licence", "data", to="\udcff"), "licence.data"),
+        (set_at("notes", to=[{"a": "\ud800"}]), "notes[0].a"),
     ],
 )
 def test_what_cannot_be_sealed_is_refused_and_left_as_it_is(
@@ -391,8 +420,20 @@ def test_what_cannot_be_sealed_is_refused_and_left_as_it_is(
 
 
 def test_an_empty_folder_cannot_be_sealed(tmp_path: Path) -> None:
-    with pytest.raises(PackNotFoundError):
-        seal_pack(tmp_path)
+    for folder in (tmp_path, tmp_path / "nowhere", tmp_path / ("a" * 300)):
+        with pytest.raises(PackNotFoundError):
+            seal_pack(folder)
+
+
+def test_a_manifest_that_cannot_be_written_is_one_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(PackNotFoundError, match=r"manifest\.json: cannot be written: Permission"):
+        seal_pack(folder)
 
 
 # -- what the pack can do, and where it is --------------------------------------------------------

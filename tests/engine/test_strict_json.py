@@ -24,6 +24,12 @@ from engine.strict_json import read_object
         ("", "{path}:1:1"),
         ("[" * 100_000, "{path}"),
         ('{"a": ' + "9" * 5000 + "}", "{path}"),
+        ('{"a": "\\ud800"}', "a"),
+        ('{"a": ["x", "\\udcff\\ud83d"]}', "a[1]"),
+        ('{"a": {"\\ud800": 1}}', "a.'\\ud800'"),
+        ('{"\\ud800": {"b": 1}}', "'\\ud800'"),
+        ('{"\\u001b[2J": NaN}', "'\\x1b[2J'"),
+        ('{"' + "k" * 130 + '": NaN}', f"'{'k' * 37}...{'k' * 38}'"),
     ],
 )
 def test_a_file_that_is_not_strict_json_is_refused_by_place_or_key(

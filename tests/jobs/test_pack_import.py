@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -157,6 +158,92 @@ def test_refusals_before_torch(tmp_path: Path, arguments: tuple[str, str], told:
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
     assert not imported & {"torch", "ray"}
     assert told in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("text", ["\udcff", "a\nb", "\x1b[2J", ""])
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("--licence",),
+        ("--source",),
+        ("--language",),
+        ("--verbatim", "--language"),
+        ("--contract",),
+        ("--speaker",),
+        ("--model",),
+        ("--codec",),
+        ("--tokenizer",),
+    ],
+)
+def test_arguments_that_are_no_line_of_text_are_one_line_and_exit_2(
+    loudkit: Callable[..., Outcome], tmp_path: Path, given: tuple[str, ...], text: str
+) -> None:
+    """Python hands bytes that are no UTF-8 on as halves of surrogate pairs."""
+    arguments = _starter_folders(tmp_path)
+    outcome = loudkit("pack", "import", *arguments, "--out", "out", *STATED, *given, text)
+    _is_refused(outcome, "")
+    assert outcome.stderr.strip().isprintable() or text == "\udcff"
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_manifest_says_stays_on_its_line(
+    loudkit: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    arguments = _starter_folders(tmp_path)
+    assert loudkit("pack", "import", *arguments, "--out", "out", *STATED).exit_code == 0
+    path = tmp_path / "out" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["description"] = "\x1b[2Jmine\nsha256: 0000"
+    manifest["provenance"] = {"source\n": "here\rthere"}
+    path.write_text(json.dumps(manifest))
+    assert loudkit("pack", "seal", "out").exit_code == 0
+    outcome = loudkit("pack", "inspect", "out")
+    assert outcome.exit_code == 0, outcome.stderr
+    lines = outcome.stdout.splitlines()
+    assert "description: \\x1b[2Jmine\\nsha256: 0000" in lines
+    assert "provenance: source\\n: here\\rthere" in lines
+    assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize("command", ["inspect", "seal", "verify"])
+@pytest.mark.parametrize("key", ["description", "licence", "files"])
+def test_a_manifest_that_is_no_text_is_one_line_and_exit_2(
+    loudkit: Callable[..., Outcome], tmp_path: Path, command: str, key: str
+) -> None:
+    folder = Path(shutil.copytree(open_pack("starter").root, tmp_path / "mine"))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    entry = {"bytes": 0, "sha256": "0" * 64}
+    wrong = {"description": "\ud800", "licence": {"a": "\udcff"}, "files": {"a" * 300: entry}}
+    (folder / "manifest.json").write_text(json.dumps(manifest | {key: wrong[key]}))
+    _is_refused(loudkit("pack", command, "mine"), key)
+
+
+def test_a_plain_llama_tokenizer_is_a_mismatch_by_its_first_id(
+    loudkit: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    model = tiny_llama(tmp_path / "model", vocabulary=156_960)
+    tiny_snac(tmp_path / "codec")
+    write_tokenizer(model, "llama-3-audio")
+    document = json.loads((model / "tokenizer.json").read_text())
+    document["added_tokens"] = document["added_tokens"][:256]
+    (model / "tokenizer.json").write_text(json.dumps(document))
+    given = ("--model", "model", "--codec", "codec", "--out", "out", *STATED)
+    outcome = loudkit("pack", "import", *given, "--contract", "llama-3-audio")
+    told = "model/tokenizer.json: 128256 entries are not llama-3-audio (156960, f628225ff00a311b): "
+    _is_refused(outcome, told + "id 128256 is nothing here and '<|reserved_0|>' there", exit_code=4)
+
+
+def test_a_tokenizer_that_changes_text_is_refused(
+    loudkit: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    model = tiny_llama(tmp_path / "model", vocabulary=156_960)
+    tiny_snac(tmp_path / "codec")
+    write_tokenizer(model, "llama-3-audio", ('"normalizer": null', '"normalizer": {"type": "NFC"}'))
+    given = ("--model", "model", "--codec", "codec", "--out", "out", *STATED)
+    outcome = loudkit("pack", "import", *given, "--contract", "llama-3-audio")
+    _is_refused(
+        outcome, "model/tokenizer.json: normalizer must be null, as Llama-3's is, got {'typ"
+    )
 
 
 def test_a_sibling_tokenizer_is_a_mismatch(loudkit: Callable[..., Outcome], tmp_path: Path) -> None:
