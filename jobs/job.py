@@ -15,15 +15,16 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalog.files import write_atomic
+from catalog.files import sync_folder, write_atomic
 from engine.events import Event, FailureEvent, PassageEvent, PassageJob, WindowEvent
 from engine.execution import ExecutionIdentity
 from engine.passage import FinishedWindow
 from jobs.history import History, window_row
 from jobs.interruption import Interrupted
-from jobs.ledger import Ledger, Row
+from jobs.ledger import Ledger
 from jobs.plan import PlannedRender
 from jobs.progress import Progress
+from jobs.segments import Row
 from workers.fleet import Fleet, WorkerDied
 
 _POLL_S = 1.0
@@ -103,6 +104,7 @@ class Job:
         self._flights: dict[str, _Flight] = {}
         self._quarantine: deque[_Flight] = deque()
         self._unannounced: list[str] = []
+        self._unsynced: set[Path] = set()
 
     def run(
         self, todo: Iterator[PlannedRender], *, should_stop: Callable[[], bool] = lambda: False
@@ -124,11 +126,10 @@ class Job:
                         self._take_back(arrival)
                     else:
                         self._settle(*arrival)
-                if self._ledger.flush_if_due():
-                    self._announce()
+                if self._ledger.is_due:
+                    self._flush()
         finally:
-            self._ledger.flush()
-            self._announce()
+            self._flush()
 
     # -- work goes out -------------------------------------------------------------------------
 
@@ -202,7 +203,9 @@ class Job:
 
     def _finish(self, flight: _Flight, event: PassageEvent) -> None:
         render = flight.planned.render
-        write_atomic(self._out / render.audio_path, event.audio)
+        path = self._out / render.audio_path
+        write_atomic(path, event.audio, sync_parent=False)
+        self._unsynced.add(path.parent)
         self._commit(
             "finished",
             flight,
@@ -222,8 +225,12 @@ class Job:
         self._counts.audio_s += event.samples / self._sample_rate_hz
         self._unannounced.append(render.key)
 
-    def _announce(self) -> None:
-        """Say `rendered` of what is durable, and of nothing else."""
+    def _flush(self) -> None:
+        """Make durable what has been done, audio before the rows that tell of it; then say so."""
+        for folder in sorted(self._unsynced):
+            sync_folder(folder)
+        self._unsynced.clear()
+        self._ledger.flush()
         for key in self._unannounced:
             self._progress.rendered(key, self._counts)
         self._unannounced.clear()
@@ -232,7 +239,14 @@ class Job:
         self._commit(
             "failed",
             flight,
-            {"code": event.code, "message": event.message, "retryable": event.retryable},
+            {
+                "code": event.code,
+                "message": event.message,
+                "retryable": event.retryable,
+                "chunk_index": event.chunk_index,
+                "half": event.half,
+                "attempt": event.attempt,
+            },
         )
         del self._flights[event.key]
         failure = Failure(
@@ -259,7 +273,6 @@ class Job:
             **facts,
         }
         self._ledger.append(row)
-        self._history.note(row)
 
     def _take_back(self, death: WorkerDied) -> None:
         """A worker is gone: its passages run again, each alone, from where they were."""
@@ -274,5 +287,11 @@ class Job:
             told = f"its worker died twice, the last time alone with it: {death.reason}"
             self._fail(
                 flight,
-                FailureEvent(flight.planned.render.key, "poisonous_passage", told, False),
+                FailureEvent(
+                    flight.planned.render.key,
+                    "poisonous_passage",
+                    told,
+                    retryable=False,
+                    chunk_index=flight.windows[-1].chunk_index + 1 if flight.windows else 0,
+                ),
             )

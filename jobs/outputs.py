@@ -33,8 +33,8 @@ from jobs.content import profile_sha256
 from jobs.contracts import meaning_for_file
 from jobs.history import Finished, History
 from jobs.job import Counts
-from jobs.ledger import Row
 from jobs.plan import PlannedRender, plan_renders
+from jobs.segments import Row
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import time
 from collections.abc import Iterator
@@ -17,14 +18,15 @@ from engine.pack import Pack
 from jobs.history import History
 from jobs.interruption import Interrupted, Interruption
 from jobs.job import Counts, Failure, Job
-from jobs.ledger import Ledger, LedgerIdentity
+from jobs.ledger import Ledger
 from jobs.output_lock import output_lock
 from jobs.outputs import RunFacts, write_outputs, write_report
 from jobs.plan import PlannedRender, open_catalog_pack, plan_renders
 from jobs.progress import Progress
+from jobs.segments import LedgerIdentity
 from workers.errors import FleetStoppedError, WorkerError
 from workers.fleet import Fleet
-from workers.renderer import WorkerSpec
+from workers.renderer import Renderer, WorkerSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class RenderOptions:
     only: str | None = None
     everything: bool = False
     address: str | None = None
+    renderer: type = Renderer
+    """The class of the actors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,8 @@ def run_render(options: RenderOptions, progress: Progress) -> RenderResult:
     pack = open_catalog_pack(loaded)
     next(iter_renders(loaded, options.only))  # a selection of nothing is refused here
     out = options.out or Path("out") / loaded.catalog.catalog
-    with output_lock(out):
-        return _Run(options, progress, loaded, pack, out, History(out)).bring_up()
+    with output_lock(out), History(out, write=True) as history:
+        return _Run(options, progress, loaded, pack, out, history).bring_up()
 
 
 @dataclass(slots=True)
@@ -78,6 +82,7 @@ class _Run:
     counts: Counts = field(default_factory=Counts)
     voices: set[str] = field(default_factory=set)
     """The voices of which something has to be made."""
+    plan_digest: str = ""
     workers: int = 0
     execution: dict[str, object] | None = None
 
@@ -95,6 +100,8 @@ class _Run:
                 if not self.workers:
                     raise  # nothing ran
                 broken = error
+        self.progress.committed(self.counts)
+        self.history.catch_up()
         write_outputs(self.out, self.loaded, self.pack, self.history)
         facts = RunFacts(
             command="render",
@@ -121,16 +128,17 @@ class _Run:
 
     def _count(self) -> None:
         """One pass over the plan: what is there, what would only fail again, what is to make."""
+        digest = hashlib.sha256()
         for each in self._planned():
             self.counts.planned += 1
+            digest.update(f"{each.render.key} {each.content_key}\n".encode())
             if each.is_current:
                 self.counts.reused += 1
             elif each.is_hopeless:
-                row = self.history.failed[each.render.key]
-                told = Failure(each.render.key, row["code"], row["message"], retryable=False)
-                self.counts.failures.append(told)
+                self.counts.failures.append(known_failure(self.history, each.render.key))
             else:
                 self.voices.add(each.render.voice.name)
+        self.plan_digest = digest.hexdigest()[:16]
 
     def _render(self) -> None:
         options = self.options
@@ -149,6 +157,7 @@ class _Run:
                 address=options.address,
                 should_stop=lambda: interruption.requested,
                 joined=interruption.install,
+                renderer=options.renderer,
             ) as fleet,
         ):
             if fleet.identity is None:
@@ -176,8 +185,9 @@ class _Run:
             pack_sha256=self.pack.sha256,
             algorithm_fingerprint=self.pack.algorithm.fingerprint(),
             token_contract_fingerprint=self.pack.manifest.token_contract.fingerprint,
+            plan_digest=self.plan_digest,
         )
-        return Ledger(self.out / "ledger", identity)
+        return Ledger(self.out / "ledger", identity, committed=self.history.note)
 
     def _to_make(self, execution: str) -> Iterator[PlannedRender]:
         """The renders that are not current; and those that are, in a voice this run would mix.
@@ -192,11 +202,29 @@ class _Run:
                 yield each
             elif (
                 each.render.voice.name in self.voices
-                and self.history.finished[each.render.key].execution != execution
+                and (made := self.history.finished(each.render.key)) is not None
+                and made.execution != execution
             ):
                 self.counts.reused -= 1
                 self.counts.remade += 1
                 yield each
+
+
+def known_failure(history: History, render_key: str) -> Failure:
+    """A failure that an earlier run committed."""
+    row = history.failed(render_key)
+    if row is None:
+        raise RuntimeError(f"{render_key} has not failed")
+    return Failure(
+        render=render_key,
+        code=row["code"],
+        message=row["message"],
+        retryable=row["retryable"],
+        chunk_index=row["chunk_index"],
+        half=row["half"],
+        attempt=row["attempt"],
+        worker=row["worker"],
+    )
 
 
 def first_failures(counts: Counts, most: int = 20) -> list[str]:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import queue
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
 
+from engine.audio import AudioGates
 from engine.detectors import Inspection
+from engine.events import Event, PassageEvent, PassageJob, WindowEvent
+from engine.execution import ExecutionIdentity
 from engine.llama_config import LlamaConfig, RopeScaling
 from engine.passage import FinishedWindow, Half
+from engine.philox import derive
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def tiny_llama_config(
@@ -36,6 +45,8 @@ def tiny_llama_config(
 
 def random_llama_state(config: LlamaConfig, *, seed: int, scale: float = 0.3) -> dict[str, Tensor]:
     """Hugging Face tensors of random weights."""
+    import torch
+
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
@@ -86,3 +97,68 @@ def finished_window_of(
         hit_window=False,
         ended=True,
     )
+
+
+NULL_IDENTITY = ExecutionIdentity(
+    torch="none",
+    numpy="none",
+    device="cpu",
+    capability="none",
+    dtype="float32",
+    threads=1,
+    row_padding=4,
+    matmul_tf32=False,
+    cudnn_tf32=False,
+    packed_weights=False,
+    compile_model=False,
+    cuda_graphs=False,
+    probe="0" * 16,
+)
+
+
+class NullRenderer:
+    """Answers as `Renderer` does and computes nothing: three windows a passage, a short file.
+
+    What it makes depends on the job alone, so that two runs can be compared byte for byte. It is
+    for the driver, which cannot tell it from an engine.
+    """
+
+    WINDOWS = 3
+    FRAMES = 20
+
+    def __init__(self, spec: object) -> None:
+        self._jobs: queue.SimpleQueue[PassageJob] = queue.SimpleQueue()
+
+    def identity(self) -> ExecutionIdentity:
+        """The same everywhere."""
+        return NULL_IDENTITY
+
+    def submit(self, jobs: Sequence[PassageJob]) -> None:
+        """Queue passages."""
+        for job in jobs:
+            self._jobs.put(job)
+
+    def poll(self, wait_s: float = 10.0) -> list[Event]:
+        """The events of every job there is; waits for the first one."""
+        events: list[Event] = []
+        try:
+            events += self.rendered(self._jobs.get(timeout=wait_s))
+            while True:
+                events += self.rendered(self._jobs.get_nowait())
+        except queue.Empty:
+            return events
+
+    @classmethod
+    def rendered(cls, job: PassageJob) -> list[Event]:
+        """What becomes of one job."""
+        events: list[Event] = []
+        for chunk in range(len(job.done), cls.WINDOWS):
+            window = finished_window_of(
+                chunk_index=chunk, seed=derive(job.seed, chunk), frames=cls.FRAMES
+            )
+            events.append(WindowEvent(job.key, window))
+        audio = sha256(f"{job.key} {job.text} {job.seed}".encode()).digest() * 32
+        digest = sha256(audio).hexdigest()
+        gates = AudioGates(peak_dbfs=-6.0, clipped_share=0.0, silent_share=0.0)
+        events.append(PassageEvent(job.key, audio, digest, digest, 48_000, gates))
+        return events

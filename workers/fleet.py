@@ -54,10 +54,14 @@ class Fleet:
         address: str | None,
         should_stop: Callable[[], bool] = lambda: False,
         joined: Callable[[], None] = lambda: None,
+        renderer: type = Renderer,
     ) -> None:
-        """`should_stop` is asked while workers start, `joined` is called once Ray is up."""
+        """`should_stop` is asked while workers start, `joined` is called once Ray is up.
+
+        `renderer` is the class that becomes the actors; it answers as `Renderer` does.
+        """
         self._spec, self._wanted, self._address = spec, workers, address
-        self._should_stop, self._joined = should_stop, joined
+        self._should_stop, self._joined, self._renderer = should_stop, joined, renderer
         self._workers: dict[str, _Worker] = {}
         self._started = 0
         self._deaths = 0
@@ -198,7 +202,7 @@ class Fleet:
             num_gpus=gpus,
             max_concurrency=4,
             max_restarts=0,
-        )(Renderer)
+        )(self._renderer)
         fresh = []
         for _ in range(count):
             self._started += 1
