@@ -66,14 +66,14 @@ def write_outputs(out: Path, loaded: LoadedCatalog, pack: Pack, history: History
     write_token_parts(
         out / "tokens",
         _token_rows(history, current),
-        algorithm_fingerprint=pack.algorithm.fingerprint(),
+        algorithm_fingerprint=pack.algorithm_fingerprint,
         token_contract_fingerprint=pack.manifest.token_contract.fingerprint,
         pack_sha256=pack.sha256,
         token_contract=meaning_for_file(pack.text_side.contract),
     )
     write_atomic(
         out / "site" / "index.html",
-        build_page(loaded.catalog.catalog, catalog_json, pack.algorithm.fingerprint()),
+        build_page(loaded.catalog.catalog, catalog_json, pack.algorithm_fingerprint),
     )
     write_atomic(out / "provenance.json", canonical_json(build_provenance_json(clips)))
     write_atomic(out / "catalog.json", canonical_json(catalog_json))
@@ -97,7 +97,7 @@ def _clip(
         model=pack.manifest.name,
         checkpoint_sha256=pack.checkpoint_sha256,
         edge_fade_seconds=pack.algorithm.edge_fade,
-        algorithm_fingerprint=pack.algorithm.fingerprint(),
+        algorithm_fingerprint=pack.algorithm_fingerprint,
         backend="loudkit-batch torch",
         duration_seconds=row["samples"] / pack.algorithm.sample_rate,
         profile_sha256=profile_sha256(pack, planned.conditioning),
@@ -169,7 +169,7 @@ def write_report(out: Path, pack: Pack, counts: Counts, facts: RunFacts) -> dict
         "slots": facts.slots,
         "worker_deaths": counts.worker_deaths,
         "execution": facts.execution,
-        "algorithm_fingerprint": pack.algorithm.fingerprint(),
+        "algorithm_fingerprint": pack.algorithm_fingerprint,
         "token_contract_fingerprint": pack.manifest.token_contract.fingerprint,
         "pack": {"name": pack.manifest.name, "sha256": pack.sha256},
     }

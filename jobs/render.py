@@ -183,7 +183,7 @@ class _Run:
     def _ledger(self) -> Ledger:
         identity = LedgerIdentity(
             pack_sha256=self.pack.sha256,
-            algorithm_fingerprint=self.pack.algorithm.fingerprint(),
+            algorithm_fingerprint=self.pack.algorithm_fingerprint,
             token_contract_fingerprint=self.pack.manifest.token_contract.fingerprint,
             plan_digest=self.plan_digest,
         )
