@@ -78,6 +78,34 @@ def write_atomic(path: Path, data: bytes, *, sync_parent: bool = True) -> None:
         raise WriteFailedError(f"{path}: cannot be written: {reason or error}") from error
 
 
+def write_new(path: Path, data: bytes) -> bool:
+    """As `write_atomic`, but only where nothing is there; whether it was put there."""
+    temporary = path.with_name(f".tmp-{os.getpid()}-{os.urandom(6).hex()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _write_synced(temporary, data)
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                # Some network and FUSE file systems have no links; a look has to do there.
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                    raise
+                if path.exists():
+                    return False
+                temporary.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+        sync_folder(path.parent)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise WriteFailedError(f"{path}: cannot be written: {reason or error}") from error
+    return True
+
+
 def _write_synced(path: Path, data: bytes) -> None:
     # 0o666 less the umask: what is published must be readable by more than its writer.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)

@@ -97,6 +97,18 @@ _out = click.option(
 @_only
 @_all
 @click.option("--address", metavar="ADDR", help="A Ray cluster; default: one on this machine.")
+@click.option(
+    "--max-failures",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Stop when more than N renders of this run have failed.",
+)
+@click.option("--fail-fast", is_flag=True, help="Stop at the first render that fails.")
+@click.option(
+    "--allow-mixed",
+    is_flag=True,
+    help="Use workers of several execution identities, each voice on one of them.",
+)
 @_json
 @_refusals
 def render(
@@ -108,6 +120,9 @@ def render(
     only: str | None,
     everything: bool,
     address: str | None,
+    max_failures: int | None,
+    fail_fast: bool,
+    allow_mixed: bool,
     as_json: bool,
 ) -> int:
     """Render what CATALOG asks for and OUT does not have yet."""
@@ -125,6 +140,8 @@ def render(
         only=only,
         everything=everything,
         address=address or os.environ.get("RAY_ADDRESS"),
+        max_failures=0 if fail_fast else max_failures,
+        allow_mixed=allow_mixed,
     )
     progress = progress_for(as_json=as_json)
     if isinstance(progress, TerminalLine):
@@ -148,6 +165,10 @@ def render(
     if result.interrupted:
         click.echo("interrupted; the same command goes on from here", err=True)
         return INTERRUPTED
+    if result.stopped:
+        left = counts.planned - counts.settled
+        click.echo(f"stopped: {result.stopped}; {left} renders are left", err=True)
+        return SOME_FAILED
     return SOME_FAILED if counts.failed else DONE
 
 

@@ -86,6 +86,15 @@ class History:
             return Finished(content_key, execution, audio, size, Place(segment, at), self._rows)
         return None
 
+    def executions_of(self, voice: str) -> dict[str, int]:
+        """How many clips of a voice were finished under each execution identity."""
+        sql = (
+            "SELECT execution, count(*) FROM finished "
+            "WHERE render_key >= ? AND render_key < ? GROUP BY execution"
+        )
+        # Every key of the voice starts with `voice/`; `0` is the character after the slash.
+        return dict(self._index.query(sql, (f"{voice}/", f"{voice}0")))
+
     def failed(self, render_key: str) -> Row | None:
         """The row of a render that failed and was not finished since."""
         sql = "SELECT segment, at FROM failed WHERE render_key = ?"

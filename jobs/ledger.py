@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from catalog.files import write_atomic
+from catalog.files import write_new
+from jobs.errors import OutputLostError
 from jobs.segments import LedgerIdentity, Row, segment_bytes, segment_files, segment_name
 
 Committed = Callable[[int, list[Row]], None]
@@ -51,12 +52,19 @@ class Ledger:
         )
 
     def flush(self) -> None:
-        """Commit what has been taken as one segment. Raises `WriteFailedError`; nothing is lost:
-        the rows wait for the next flush."""
+        """Commit what has been taken as one segment.
+
+        Raises `WriteFailedError`, and the rows wait for the next flush; `OutputLostError` where a
+        segment of that number is there, so that another job writes here too.
+        """
         if not self._rows:
             return
         data = segment_bytes(self._rows, self._identity)
-        write_atomic(self._folder / segment_name(self._next), data)
+        path = self._folder / segment_name(self._next)
+        if not write_new(path, data):
+            raise OutputLostError(
+                f"{path}: another job has committed it; this one stops. Render again"
+            )
         number, rows = self._next, self._rows
         self._next, self._rows = self._next + 1, []
         self._committed(number, rows)

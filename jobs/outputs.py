@@ -46,8 +46,10 @@ class RunFacts:
     elapsed_s: float
     workers: int
     slots: int
-    execution: dict[str, object] | None
+    executions: list[dict[str, object]]
+    turned_away: list[dict[str, object]]
     interrupted: bool = False
+    stopped: str | None = None
 
 
 def write_outputs(out: Path, loaded: LoadedCatalog, pack: Pack, history: History) -> int:
@@ -155,6 +157,7 @@ def write_report(out: Path, pack: Pack, counts: Counts, facts: RunFacts) -> dict
         "started_at": facts.started_at.astimezone(UTC).isoformat(timespec="seconds"),
         "elapsed_s": round(facts.elapsed_s, 3),
         "interrupted": facts.interrupted,
+        "stopped": facts.stopped,
         "planned": counts.planned,
         "rendered": counts.rendered,
         "reused": counts.reused,
@@ -168,7 +171,9 @@ def write_report(out: Path, pack: Pack, counts: Counts, facts: RunFacts) -> dict
         "workers": facts.workers,
         "slots": facts.slots,
         "worker_deaths": counts.worker_deaths,
-        "execution": facts.execution,
+        "execution": facts.executions[0] if facts.executions else None,
+        "executions": facts.executions,
+        "turned_away": facts.turned_away,
         "algorithm_fingerprint": pack.algorithm_fingerprint,
         "token_contract_fingerprint": pack.manifest.token_contract.fingerprint,
         "pack": {"name": pack.manifest.name, "sha256": pack.sha256},

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from engine.audio import AudioGates
 from engine.detectors import Inspection
-from engine.events import Event, PassageEvent, PassageJob, WindowEvent
+from engine.events import Event, FailureEvent, PassageEvent, PassageJob, WindowEvent
 from engine.execution import ExecutionIdentity
 from engine.llama_config import LlamaConfig, RopeScaling
 from engine.passage import FinishedWindow, Half
 from engine.philox import derive
+from workers.fleet import WorkerDied
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -162,3 +163,76 @@ class NullRenderer:
         gates = AudioGates(peak_dbfs=-6.0, clipped_share=0.0, silent_share=0.0)
         events.append(PassageEvent(job.key, audio, digest, digest, 48_000, gates))
         return events
+
+
+class InProcessFleet:
+    """Stands for `Fleet` with null engines and no processes: what happens is what `plan` decides.
+
+    `plan(worker, job)` may return "die" to kill the worker with the job, or an error's code to fail
+    it; None renders it. `identities` are those of the workers, in turn.
+    """
+
+    def __init__(
+        self,
+        spec: object,
+        *,
+        workers: int,
+        plan: Callable[[str, PassageJob], str | None] = lambda worker, job: None,
+        identities: Sequence[ExecutionIdentity] = (NULL_IDENTITY,),
+        allow_mixed: bool = False,
+        joined: Callable[[], None] = lambda: None,
+        **_: object,
+    ) -> None:
+        self._plan, self._identities, self._joined = plan, identities, joined
+        self._queues: dict[str, list[PassageJob]] = {}
+        self._executions: dict[str, str] = {}
+        self._started = 0
+        self._wanted = workers
+        self.cohorts: dict[str, ExecutionIdentity] = {}
+        self.turned_away: list[object] = []
+        self.rendered_windows = 0
+
+    def __enter__(self) -> Self:
+        self._joined()
+        for _ in range(self._wanted):
+            self._start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._queues.clear()
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        return tuple(self._queues)
+
+    def execution_of(self, worker: str) -> str:
+        return self._executions[worker]
+
+    def submit(self, worker: str, jobs: Sequence[PassageJob]) -> None:
+        self._queues[worker] += jobs
+
+    def wait(self, timeout_s: float) -> Iterator[tuple[str, list[Event]] | WorkerDied]:
+        """One job a worker and call."""
+        for worker in list(self._queues):
+            if not self._queues[worker]:
+                continue
+            job = self._queues[worker].pop(0)
+            fate = self._plan(worker, job)
+            if fate == "die":
+                del self._queues[worker]
+                yield WorkerDied(worker, "it was planned")
+                self._start()
+            elif fate is not None:
+                yield worker, [FailureEvent(job.key, fate, "it was planned", retryable=False)]
+            else:
+                events = NullRenderer.rendered(job)
+                self.rendered_windows += len(events) - 1
+                yield worker, events
+
+    def _start(self) -> None:
+        self._started += 1
+        name = f"worker-{self._started}"
+        identity = self._identities[(self._started - 1) % len(self._identities)]
+        self._executions[name] = identity.digest()
+        self.cohorts.setdefault(identity.digest(), identity)
+        self._queues[name] = []

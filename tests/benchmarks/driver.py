@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def measure(passages: int, folder: Path) -> dict[str, float]:
     from jobs.progress import Silent
     from jobs.render import RenderOptions, run_render
     from tests.fakes import NullRenderer
+    from workers.fleet import Fleet
 
     marks: dict[str, float] = {}
 
@@ -76,7 +78,7 @@ def measure(passages: int, folder: Path) -> dict[str, float]:
         workers=1,
         slots=64,
         execution=ExecutionConfig(),
-        renderer=NullRenderer,
+        fleet=partial(Fleet, renderer=NullRenderer),
     )
     began = time.perf_counter()
     result = run_render(options, Marks())
