@@ -54,11 +54,12 @@ def utf8_text(data: bytes) -> str:
         ) from None
 
 
-def write_atomic(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes, *, sync_parent: bool = True) -> None:
     """Put `data` at `path`, whole and durable, or leave what was there.
 
     A temporary sibling is written and synced, renamed over the target, and the folder synced, so a
     kill or a power cut at any moment leaves one of the two versions. Missing folders are made.
+    Without `sync_parent` a power cut may undo the renaming until `sync_folder` was called.
     """
     temporary = path.with_name(f".tmp-{os.getpid()}-{os.urandom(6).hex()}")
     try:
@@ -70,10 +71,39 @@ def write_atomic(path: Path, data: bytes) -> None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise
+        if sync_parent:
+            sync_folder(path.parent)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        raise WriteFailedError(f"{path}: cannot be written: {reason or error}") from error
+
+
+def write_new(path: Path, data: bytes) -> bool:
+    """As `write_atomic`, but only where nothing is there; whether it was put there."""
+    temporary = path.with_name(f".tmp-{os.getpid()}-{os.urandom(6).hex()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _write_synced(temporary, data)
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                # Some network and FUSE file systems have no links; a look has to do there.
+                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                    raise
+                if path.exists():
+                    return False
+                temporary.replace(path)
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
         sync_folder(path.parent)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise WriteFailedError(f"{path}: cannot be written: {reason or error}") from error
+    return True
 
 
 def _write_synced(path: Path, data: bytes) -> None:

@@ -107,6 +107,11 @@ class Pack:
         return self.manifest.files[self.manifest.weights.codec].sha256
 
     @cached_property
+    def algorithm_fingerprint(self) -> str:
+        """`algorithm.fingerprint()`, computed once: a plan asks for it with every render."""
+        return self.algorithm.fingerprint()
+
+    @cached_property
     def text_side(self) -> TextSide:
         """The contract's text side, its fingerprint checked against the manifest's."""
         reference = self.manifest.token_contract

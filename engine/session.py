@@ -1,8 +1,9 @@
 """Many passages through one engine: their windows share the decode batch, their bytes do not.
 
 A session takes jobs at any time and is advanced a frame at a time. Each passage is the law's own
-generator; the session answers its requests from the slots and turns its finished windows into
-sound. What goes wrong in a passage ends that passage, by name, and no other.
+generator; the session answers its requests from the slots. Finished windows become sound on a
+thread of their own, in the order they come, while the slots write the next tokens. What goes
+wrong in a passage ends that passage, by name, and no other.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Generator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from engine.audio import encode, gates, pcm_sha256
@@ -26,6 +29,9 @@ from engine.pack import Pack
 from engine.passage import FinishedWindow, RawWindow, WindowRequest, run_passage
 from engine.speech_chunks import speech_chunks
 
+_SOUND_WAIT_S = 0.05
+"""How long `advance` waits for sound where no slot has work; jobs that arrive wait no longer."""
+
 
 @dataclass(slots=True)
 class SessionTimes:
@@ -36,7 +42,7 @@ class SessionTimes:
     text_s: float = 0.0
 
 
-Rendering = Generator[WindowRequest | WindowEvent, RawWindow | None, PassageEvent]
+Rendering = Generator[WindowRequest | WindowEvent, RawWindow | None, Future[PassageEvent]]
 
 
 def passage_chunks(pack: Pack, job: PassageJob) -> list[str]:
@@ -46,11 +52,27 @@ def passage_chunks(pack: Pack, job: PassageJob) -> list[str]:
     return speech_chunks(pack, job.text, job.language)
 
 
-def render_passage(engine: Engine, job: PassageJob, times: SessionTimes) -> Rendering:
-    """One passage from text to file: the law's requests go out, its windows become sound.
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One window on its way to sound."""
 
-    Raises whatever `EngineError` ends the passage.
+    window: FinishedWindow
+    audio: Future[NDArray[np.float32]]
+
+
+def render_passage(
+    engine: Engine, job: PassageJob, times: SessionTimes, sound: Executor
+) -> Rendering:
+    """One passage from text to file: the law's requests go out, its windows go to `sound`.
+
+    `sound` runs one thing at a time in the order given, so the file is made once its windows
+    are. Raises whatever `EngineError` ends the passage; what a window's sound ends it with is
+    in the future, as a `_SoundError`.
     """
+
+    def sounded(window: FinishedWindow) -> _Part:
+        return _Part(window, sound.submit(_sounded, engine, window, times))
+
     started = perf_counter()
     law = run_passage(
         passage_chunks(engine.pack, job),
@@ -61,11 +83,11 @@ def render_passage(engine: Engine, job: PassageJob, times: SessionTimes) -> Rend
         halve=halve,
     )
     times.text_s += perf_counter() - started
-    parts = [_sounded(engine, window, times) for window in job.done]
+    parts = [sounded(window) for window in job.done]
     step = next(law, None)
     while step is not None:
         if isinstance(step, FinishedWindow):
-            parts.append(_sounded(engine, step, times))
+            parts.append(sounded(step))
             yield WindowEvent(job.key, step)
             step = next(law, None)
         else:
@@ -74,15 +96,44 @@ def render_passage(engine: Engine, job: PassageJob, times: SessionTimes) -> Rend
                 step = law.send(raw)
             except StopIteration:
                 step = None
+    return sound.submit(_file_of, engine, job, parts, times)
+
+
+class _SoundError(Exception):
+    """What ended a passage while it became sound, and the window it was in, if in one."""
+
+    def __init__(self, cause: Exception, window: FinishedWindow | None) -> None:
+        super().__init__(str(cause))
+        self.cause, self.window = cause, window
+
+
+def _file_of(
+    engine: Engine, job: PassageJob, parts: list[_Part], times: SessionTimes
+) -> PassageEvent:
+    """The encoded passage of its windows' sound. Raises `_SoundError`."""
+    audios = []
+    for part in parts:
+        try:
+            audios.append(part.audio.result())
+        except Exception as error:
+            raise _SoundError(error, part.window) from error
     started = perf_counter()
-    pcm = engine.join_windows(parts)
+    try:
+        event = _encoded(engine, job, audios)
+    except Exception as error:
+        raise _SoundError(error, None) from error
+    times.encode_s += perf_counter() - started
+    return event
+
+
+def _encoded(engine: Engine, job: PassageJob, audios: list[NDArray[np.float32]]) -> PassageEvent:
+    pcm = engine.join_windows(audios)
     measured = gates(pcm)
     if measured.is_silent:
         raise AudioSilentError(
             f"all of it is silent: the loudest sample is {measured.peak_dbfs} dB"
         )
     audio = encode(pcm, sample_rate_hz=engine.pack.algorithm.sample_rate, format=job.format)
-    times.encode_s += perf_counter() - started
     return PassageEvent(
         key=job.key,
         audio=audio,
@@ -109,6 +160,11 @@ class _Running:
     request: WindowRequest | None = None
 
 
+def _pin_thread(threads: int) -> None:
+    """torch keeps the number of threads by thread: a new one would take every core."""
+    torch.set_num_threads(threads)
+
+
 class Session:
     """A decode batch of `slots` windows, and the passages that feed it."""
 
@@ -126,6 +182,13 @@ class Session:
         self._arrived: deque[PassageJob] = deque()
         self._waiting: deque[_Running] = deque()
         self._decoding: dict[int, _Running] = {}
+        self._sounding: list[tuple[_Running, Future[PassageEvent]]] = []
+        self._sound = ThreadPoolExecutor(
+            1,
+            thread_name_prefix="sound",
+            initializer=_pin_thread,
+            initargs=(engine.execution.threads,),
+        )
         self._tickets = 0
         self._events: list[Event] = []
 
@@ -137,7 +200,8 @@ class Session:
     @property
     def in_flight(self) -> int:
         """Passages that were submitted and have not ended."""
-        return len(self._arrived) + len(self._waiting) + len(self._decoding)
+        decoding = len(self._waiting) + len(self._decoding)
+        return len(self._arrived) + decoding + len(self._sounding)
 
     def submit(self, job: PassageJob) -> None:
         """Take a passage; it starts when a slot is free."""
@@ -149,8 +213,27 @@ class Session:
         if self._decoding:
             for decoded in self._decoder.run_frame():
                 self._resume(self._decoding.pop(decoded.ticket), decoded.outcome)
+        elif self._sounding:
+            wait([future for _, future in self._sounding], _SOUND_WAIT_S, FIRST_COMPLETED)
+        self._collect_sound()
         events, self._events = self._events, []
         return events
+
+    def close(self) -> None:
+        """End the thread that makes sound; what it has not begun is dropped."""
+        self._sound.shutdown(cancel_futures=True)
+
+    def _collect_sound(self) -> None:
+        """The passages whose file is made, or could not be."""
+        going = []
+        for running, future in self._sounding:
+            if not future.done():
+                going.append((running, future))
+            elif (error := future.exception()) is None:
+                self._events.append(future.result())
+            else:
+                self._events.append(_failure(running, error))
+        self._sounding = going
 
     def _fill_slots(self) -> None:
         """Windows of passages under way go before passages that have not begun."""
@@ -159,7 +242,8 @@ class Session:
                 self._admit(self._waiting.popleft())
             else:
                 job = self._arrived.popleft()
-                self._resume(_Running(job, render_passage(self._engine, job, self.times)), None)
+                rendering = render_passage(self._engine, job, self.times, self._sound)
+                self._resume(_Running(job, rendering), None)
 
     def _admit(self, running: _Running) -> None:
         request = running.request
@@ -198,15 +282,17 @@ class Session:
                 self._events.append(step)
                 value = None
         except StopIteration as finished:
-            self._events.append(finished.value)
+            self._sounding.append((running, finished.value))
         except Exception as error:
             self._events.append(_failure(running, error))
 
 
-def _failure(running: _Running, error: Exception) -> FailureEvent:
+def _failure(running: _Running, error: BaseException) -> FailureEvent:
     """A passage's end by error. One that nobody foresaw ends this passage too, not the batch."""
+    at: WindowRequest | FinishedWindow | None = running.request
+    if isinstance(error, _SoundError):
+        at, error = error.window, error.cause
     known = isinstance(error, EngineError)
-    at = running.request
     return FailureEvent(
         key=running.job.key,
         code=error.code if isinstance(error, EngineError) else "internal_error",

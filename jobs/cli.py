@@ -97,6 +97,18 @@ _out = click.option(
 @_only
 @_all
 @click.option("--address", metavar="ADDR", help="A Ray cluster; default: one on this machine.")
+@click.option(
+    "--max-failures",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Stop when more than N renders of this run have failed.",
+)
+@click.option("--fail-fast", is_flag=True, help="Stop at the first render that fails.")
+@click.option(
+    "--allow-mixed",
+    is_flag=True,
+    help="Use workers of several execution identities, each voice on one of them.",
+)
 @_json
 @_refusals
 def render(
@@ -108,6 +120,9 @@ def render(
     only: str | None,
     everything: bool,
     address: str | None,
+    max_failures: int | None,
+    fail_fast: bool,
+    allow_mixed: bool,
     as_json: bool,
 ) -> int:
     """Render what CATALOG asks for and OUT does not have yet."""
@@ -125,6 +140,8 @@ def render(
         only=only,
         everything=everything,
         address=address or os.environ.get("RAY_ADDRESS"),
+        max_failures=0 if fail_fast else max_failures,
+        allow_mixed=allow_mixed,
     )
     progress = progress_for(as_json=as_json)
     if isinstance(progress, TerminalLine):
@@ -148,6 +165,10 @@ def render(
     if result.interrupted:
         click.echo("interrupted; the same command goes on from here", err=True)
         return INTERRUPTED
+    if result.stopped:
+        left = counts.planned - counts.settled
+        click.echo(f"stopped: {result.stopped}; {left} renders are left", err=True)
+        return SOME_FAILED
     return SOME_FAILED if counts.failed else DONE
 
 
@@ -178,50 +199,40 @@ def _has_gpu() -> bool:
 @_out
 @_only
 @_all
+@click.option("--summary", is_flag=True, help="The totals alone, without a line a render.")
 @_json
 @_refusals
-def plan(catalog: Path, out: Path | None, only: str | None, everything: bool, as_json: bool) -> int:
+def plan(
+    catalog: Path,
+    out: Path | None,
+    only: str | None,
+    everything: bool,
+    summary: bool,
+    as_json: bool,
+) -> int:
     """Say what would be rendered and why. Renders nothing."""
     from catalog.loader import load_catalog
     from jobs.history import History
-    from jobs.plan import count_chunks, estimated_seconds, open_catalog_pack, plan_renders
+    from jobs.plan import PlanTotals, open_catalog_pack, plan_renders
 
     loaded = load_catalog(catalog)
     pack = open_catalog_pack(loaded)
     out = out or Path("out") / loaded.catalog.catalog
-    totals: dict[str, Any] = {"planned": 0, "to_render": 0, "chunks": 0, "audio_s": 0.0}
-    unspeakable = 0
-    for each in plan_renders(loaded, pack, History(out), only=only, everything=everything):
-        counted = count_chunks(pack, each.render)
-        seconds = estimated_seconds(pack, counted.characters) if not counted.error else 0.0
-        totals["planned"] += 1
-        unspeakable += counted.error is not None
-        if not each.is_current and not each.is_hopeless:
-            totals["to_render"] += 1
-            totals["chunks"] += counted.chunks
-            totals["audio_s"] += seconds
-        row = {
-            "render": each.render.key,
-            "reason": each.reason,
-            "chunks": counted.chunks,
-            "audio_s": round(seconds, 1),
-            "seed": each.render.seed,
-            "error": counted.error,
-        }
-        click.echo(json.dumps(row) if as_json else _plan_line(row))
-    summary: dict[str, Any] = {
-        **totals,
-        "audio_s": round(totals["audio_s"], 1),
-        "cannot_be_spoken": unspeakable,
-    }
-    click.echo(
-        json.dumps({"event": "plan", "out": str(out), **summary})
-        if as_json
-        else f"{summary['to_render']} of {summary['planned']} renders to make, "
-        f"{_counted(summary['chunks'], 'chunk')}, about {_duration(totals['audio_s'])} of audio"
-        + (f"; {unspeakable} cannot be spoken" if unspeakable else "")
-    )
-    return SOME_FAILED if unspeakable else DONE
+    totals = PlanTotals()
+    with History(out) as history:
+        for each in plan_renders(loaded, pack, history, only=only, everything=everything):
+            row = totals.count(pack, each)
+            if not summary:
+                click.echo(json.dumps(row) if as_json else _plan_line(row))
+    if as_json:
+        click.echo(json.dumps({"event": "plan", "out": str(out), **totals.as_json()}))
+    else:
+        click.echo(
+            f"{totals.to_render} of {totals.planned} renders to make, "
+            f"{_counted(totals.chunks, 'chunk')}, about {_duration(totals.audio_s)} of audio"
+            + (f"; {totals.unspeakable} cannot be spoken" if totals.unspeakable else "")
+        )
+    return SOME_FAILED if totals.unspeakable else DONE
 
 
 def _plan_line(row: dict[str, Any]) -> str:
@@ -259,8 +270,8 @@ def status(folder: Path, as_json: bool) -> int:
         f"{found['windows']} windows in {found['segments']} segments, "
         f"last commit {found['last_commit_at']}"
     )
-    for render_key, code in found["failures"].items():
-        click.echo(f"failed {render_key}: {code}")
+    for render_key, why in found["failures"].items():
+        click.echo(f"failed {render_key}: {why['code']}: {why['message']}")
     return DONE
 
 

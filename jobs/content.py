@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import lru_cache
 
 from engine.contracts.contract import Conditioning
 from engine.pack import Pack
@@ -23,7 +24,12 @@ def text_sha256(text: str) -> str:
 
 def profile_sha256(pack: Pack, conditioning: Conditioning) -> str:
     """The sha256 of what makes a voice sound as it does: the pack and the conditioning."""
-    return _sha256_of({"pack_sha256": pack.sha256, **asdict(conditioning)})
+    return _profile_sha256(pack.sha256, conditioning)
+
+
+@lru_cache(maxsize=4096)
+def _profile_sha256(pack_sha256: str, conditioning: Conditioning) -> str:
+    return _sha256_of({"pack_sha256": pack_sha256, **asdict(conditioning)})
 
 
 def content_key(
@@ -38,7 +44,7 @@ def content_key(
     """32 hex digits over everything that decides a render's tokens."""
     return _sha256_of(
         {
-            "algorithm": pack.algorithm.fingerprint(),
+            "algorithm": pack.algorithm_fingerprint,
             "token_contract": pack.manifest.token_contract.fingerprint,
             "profile_sha256": profile_sha256(pack, conditioning),
             "text_sha256": text_sha256(text),

@@ -25,6 +25,13 @@ class OutputBusyError(JobError):
     retryable = True
 
 
+class OutputLostError(JobError):
+    """Another job has taken the output over: this one was thought dead."""
+
+    code = "output_lost"
+    retryable = True
+
+
 class CatalogRefusedError(JobError):
     """The catalog asks the pack for something that it does not have."""
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from catalog.renders import Render
 from engine.detectors import Inspection
 from engine.passage import FinishedWindow
-from jobs.ledger import Row, read_rows
+from jobs.ledger_index import LedgerIndex, Place, content_blob
+from jobs.segments import Row, SegmentReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,43 +24,90 @@ class Finished:
     execution: str
     audio: str
     audio_bytes: int
-    row: Row
+    place: Place
+    rows: SegmentReader = field(repr=False)
+
+    @property
+    def row(self) -> Row:
+        """The whole ledger row. Raises `LedgerError`."""
+        return self.rows.row(self.place.segment, self.place.at)
 
 
 class History:
-    """The last word of a ledger on every render. Empty for a new output folder."""
+    """The last word of a ledger on every render. Empty for a new output folder.
 
-    def __init__(self, out: Path) -> None:
+    Nothing but an index is kept, on disk; rows are read where they are asked for.
+    """
+
+    def __init__(self, out: Path, *, write: bool = False) -> None:
+        """`write` is for the job that holds the output: the index stays beside the ledger.
+
+        Raises `LedgerError` naming a segment that cannot be read.
+        """
         self._out = out
-        self.finished: dict[str, Finished] = {}
-        self.failed: dict[str, Row] = {}
-        self._windows: dict[tuple[str, str], dict[tuple[int, int], Row]] = {}
-        for row in read_rows(out / "ledger"):
-            self.note(row)
+        self._index = LedgerIndex(out / "ledger", write=write)
+        self._rows = SegmentReader(out / "ledger")
+        self._is_behind = False
 
-    def note(self, row: Row) -> None:
-        """Take a row that was committed after the ones known."""
-        if row["kind"] == "window":
-            windows = self._windows.setdefault((row["content_key"], row["execution"]), {})
-            windows[row["chunk_index"], row["half"]] = row
-        elif row["kind"] == "finished":
-            self.failed.pop(row["render_key"], None)
-            self.finished[row["render_key"]] = Finished(
-                content_key=row["content_key"],
-                execution=row["execution"],
-                audio=row["audio"],
-                audio_bytes=row["audio_bytes"],
-                row=row,
-            )
-        else:
-            self.failed[row["render_key"]] = row
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._index.close()
+
+    def note(self, number: int, rows: list[Row]) -> None:
+        """Take a segment that was just committed."""
+        try:
+            self._index.note(number, rows)
+        except sqlite3.Error:
+            # The segment is what counts; the index is brought up to date when it is needed.
+            self._is_behind = True
+
+    def catch_up(self) -> None:
+        """Know every segment there is."""
+        if self._is_behind:
+            self._index.catch_up()
+            self._is_behind = False
+
+    def finished(self, render_key: str) -> Finished | None:
+        """The last time that a render was finished."""
+        sql = (
+            "SELECT content_key, execution, audio, audio_bytes, segment, at FROM finished "
+            "WHERE render_key = ?"
+        )
+        for content_key, execution, audio, size, segment, at in self._index.query(
+            sql, (render_key,)
+        ):
+            return Finished(content_key, execution, audio, size, Place(segment, at), self._rows)
+        return None
+
+    def executions_of(self, voice: str) -> dict[str, int]:
+        """How many clips of a voice were finished under each execution identity."""
+        sql = (
+            "SELECT execution, count(*) FROM finished "
+            "WHERE render_key >= ? AND render_key < ? GROUP BY execution"
+        )
+        # Every key of the voice starts with `voice/`; `0` is the character after the slash.
+        return dict(self._index.query(sql, (f"{voice}/", f"{voice}0")))
+
+    def failed(self, render_key: str) -> Row | None:
+        """The row of a render that failed and was not finished since."""
+        sql = "SELECT segment, at FROM failed WHERE render_key = ?"
+        for segment, at in self._index.query(sql, (render_key,)):
+            return self._rows.row(segment, at)
+        return None
 
     def reason(self, render: Render, key: str) -> str:
         """Why a render must be made, or `current`."""
-        failed = self.failed.get(render.key)
+        failed = self.failed(render.key)
         if failed is not None and failed["content_key"] == key:
             return "failed before" if failed["retryable"] else "cannot be made"
-        finished = self.finished.get(render.key)
+        finished = self.finished(render.key)
         if finished is None:
             return "new"
         if finished.content_key != key:
@@ -66,7 +117,7 @@ class History:
 
     def on_disk(self, render: Render, key: str) -> Finished | None:
         """The clip of this content that the output has, whatever its format."""
-        finished = self.finished.get(render.key)
+        finished = self.finished(render.key)
         if finished is None or finished.content_key != key or self._fault(finished):
             return None
         return finished
@@ -81,16 +132,23 @@ class History:
 
     def windows(self, key: str, execution: str) -> tuple[FinishedWindow, ...]:
         """The committed windows of a content under an execution identity, from the first one on."""
-        rows = self._windows.get((key, execution), {})
-        return tuple(finished_window(rows[at]) for at in _unbroken(rows))
+        return tuple(finished_window(row) for row in self.window_rows(key, execution))
 
     def window_rows(self, key: str, execution: str) -> list[Row]:
         """The same windows as ledger rows."""
-        rows = self._windows.get((key, execution), {})
-        return [rows[at] for at in _unbroken(rows)]
+        sql = (
+            "SELECT chunk_index, half, segment, at FROM windows "
+            "WHERE content_key = ? AND execution = ?"
+        )
+        found = self._index.query(sql, (content_blob(key), execution))
+        places = {(chunk, half): Place(segment, at) for chunk, half, segment, at in found}
+        return [
+            self._rows.row(places[window].segment, places[window].at)
+            for window in _unbroken(places)
+        ]
 
 
-def _unbroken(rows: dict[tuple[int, int], Row]) -> Iterator[tuple[int, int]]:
+def _unbroken(rows: Mapping[tuple[int, int], object]) -> Iterator[tuple[int, int]]:
     """The places of windows in order, up to the first gap; half 1 without its half 0 is a split."""
     chunk = 0
     while True:

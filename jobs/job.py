@@ -15,15 +15,16 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from catalog.files import write_atomic
+from catalog.files import sync_folder, write_atomic
 from engine.events import Event, FailureEvent, PassageEvent, PassageJob, WindowEvent
-from engine.execution import ExecutionIdentity
 from engine.passage import FinishedWindow
+from jobs.cohorts import Queue, VoiceCohorts
 from jobs.history import History, window_row
 from jobs.interruption import Interrupted
-from jobs.ledger import Ledger, Row
+from jobs.ledger import Ledger
 from jobs.plan import PlannedRender
 from jobs.progress import Progress
+from jobs.segments import Row
 from workers.fleet import Fleet, WorkerDied
 
 _POLL_S = 1.0
@@ -73,7 +74,12 @@ class _Flight:
     planned: PlannedRender
     windows: list[FinishedWindow]
     worker: str = ""
+    execution: str = ""
     deaths: int = 0
+
+
+class TooManyFailures(Exception):
+    """More renders failed than this run was to go on with. What was committed stands."""
 
 
 class Job:
@@ -90,50 +96,59 @@ class Job:
         slots: int,
         counts: Counts,
         progress: Progress,
+        cohorts: VoiceCohorts,
+        max_failures: int | None = None,
+        require_held: Callable[[], None] = lambda: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        if fleet.identity is None:
-            raise ValueError("the fleet has not started")
+        """`require_held` raises once the output is another job's; nothing is committed then.
+
+        `max_failures` is how many renders of this run may fail before it stops.
+        """
         self._fleet, self._out, self._ledger, self._history = fleet, out, ledger, history
-        self._identity: ExecutionIdentity = fleet.identity
-        self._execution = fleet.identity.digest()
+        self._cohorts, self._require_held = cohorts, require_held
+        self._most_failures = None if max_failures is None else counts.failed + max_failures
         self._sample_rate_hz, self._counts, self._progress = sample_rate_hz, counts, progress
         self._now = now
         self._most_in_flight = slots + max(2, slots // 2)
         self._flights: dict[str, _Flight] = {}
         self._quarantine: deque[_Flight] = deque()
         self._unannounced: list[str] = []
+        self._unsynced: set[Path] = set()
 
     def run(
         self, todo: Iterator[PlannedRender], *, should_stop: Callable[[], bool] = lambda: False
     ) -> None:
         """Render everything in `todo`. What was committed is durable when this raises, too.
 
-        Raises `Interrupted` at a safe point once `should_stop` says so.
+        Raises `Interrupted` at a safe point once `should_stop` says so, `TooManyFailures`, and
+        what the fleet and the ledger raise.
         """
+        queue = Queue(todo, self._cohorts)
         try:
-            exhausted = False
             while True:
                 if should_stop():
                     raise Interrupted("asked to stop")
-                exhausted = self._top_up(todo, exhausted)
-                if exhausted and not self._flights and not self._quarantine:
+                if self._most_failures is not None and self._counts.failed > self._most_failures:
+                    raise TooManyFailures(f"{self._counts.failed} renders have failed")
+                self._top_up(queue)
+                self._give_up(queue)
+                if queue.is_empty and not self._flights and not self._quarantine:
                     break
                 for arrival in self._fleet.wait(_POLL_S):
                     if isinstance(arrival, WorkerDied):
                         self._take_back(arrival)
                     else:
                         self._settle(*arrival)
-                if self._ledger.flush_if_due():
-                    self._announce()
+                if self._ledger.is_due:
+                    self._flush()
         finally:
-            self._ledger.flush()
-            self._announce()
+            self._flush()
 
     # -- work goes out -------------------------------------------------------------------------
 
-    def _top_up(self, todo: Iterator[PlannedRender], exhausted: bool) -> bool:
-        """Give the workers as much as they can hold, evenly; whether `todo` has come to its end."""
+    def _top_up(self, queue: Queue) -> None:
+        """Give the workers as much as they can hold, evenly."""
         held: dict[str, list[_Flight]] = {worker: [] for worker in self._fleet.workers}
         for flight in self._flights.values():
             held[flight.worker].append(flight)
@@ -141,28 +156,56 @@ class Job:
         if self._quarantine:
             # A suspect runs alone: workers drain first, then take exactly one each.
             for worker, flights in held.items():
-                if not flights and self._quarantine:
-                    batches[worker].append(self._quarantine.popleft())
+                if not flights and (suspect := self._suspect_for(worker)):
+                    batches[worker].append(suspect)
         else:
             open_to_all = [w for w, flights in held.items() if not any(f.deaths for f in flights)]
-            while open_to_all and not exhausted:
+            while open_to_all:
                 worker = min(open_to_all, key=lambda w: len(held[w]) + len(batches[w]))
                 if len(held[worker]) + len(batches[worker]) >= self._most_in_flight:
                     break
-                planned = next(todo, None)
-                if planned is None:
-                    exhausted = True
+                execution = self._fleet.execution_of(worker)
+                if planned := queue.take(execution):
+                    batches[worker].append(self._flight(planned, execution))
                 else:
-                    batches[worker].append(self._flight(planned))
+                    open_to_all.remove(worker)
         for worker, batch in batches.items():
             self._send(worker, batch)
-        return exhausted
 
-    def _flight(self, planned: PlannedRender) -> _Flight:
+    def _suspect_for(self, worker: str) -> _Flight | None:
+        """The next passage in quarantine that this worker's cohort may speak."""
+        execution = self._fleet.execution_of(worker)
+        for flight in self._quarantine:
+            if flight.execution == execution:
+                self._quarantine.remove(flight)
+                return flight
+        return None
+
+    def _give_up(self, queue: Queue) -> None:
+        """Fail by name what only a cohort without a worker could go on with."""
+        alive = set(map(self._fleet.execution_of, self._fleet.workers))
+        lost = [flight for flight in self._quarantine if flight.execution not in alive]
+        for flight in lost:
+            self._quarantine.remove(flight)
+        for planned in queue.orphans(alive):
+            voice = planned.render.voice.name
+            lost.append(_Flight(planned, [], execution=self._cohorts.of(voice)))
+        for flight in lost:
+            key = flight.planned.render.key
+            told = (
+                f"no worker of execution identity {flight.execution} is left, under which its "
+                "voice was begun; render again"
+            )
+            self._fail(flight, FailureEvent(key, "cohort_lost", told, retryable=True))
+
+    def _flight(self, planned: PlannedRender, execution: str) -> _Flight:
         """A render with the windows that need not be made again."""
-        if planned.reason == "asked for":
-            return _Flight(planned, [])
-        return _Flight(planned, list(self._history.windows(planned.content_key, self._execution)))
+        done = (
+            ()
+            if planned.reason == "asked for"
+            else self._history.windows(planned.content_key, execution)
+        )
+        return _Flight(planned, list(done), execution=execution)
 
     def _send(self, worker: str, flights: list[_Flight]) -> None:
         jobs = []
@@ -202,7 +245,9 @@ class Job:
 
     def _finish(self, flight: _Flight, event: PassageEvent) -> None:
         render = flight.planned.render
-        write_atomic(self._out / render.audio_path, event.audio)
+        path = self._out / render.audio_path
+        write_atomic(path, event.audio, sync_parent=False)
+        self._unsynced.add(path.parent)
         self._commit(
             "finished",
             flight,
@@ -214,7 +259,7 @@ class Job:
                 "samples": event.samples,
                 "peak_dbfs": event.gates.peak_dbfs,
                 "clipped_share": event.gates.clipped_share,
-                "execution_facts": json.dumps(asdict(self._identity), sort_keys=True),
+                "execution_facts": self._facts_of(flight.execution),
             },
         )
         del self._flights[event.key]
@@ -222,8 +267,16 @@ class Job:
         self._counts.audio_s += event.samples / self._sample_rate_hz
         self._unannounced.append(render.key)
 
-    def _announce(self) -> None:
-        """Say `rendered` of what is durable, and of nothing else."""
+    def _facts_of(self, execution: str) -> str:
+        return json.dumps(asdict(self._fleet.cohorts[execution]), sort_keys=True)
+
+    def _flush(self) -> None:
+        """Make durable what has been done, audio before the rows that tell of it; then say so."""
+        self._require_held()
+        for folder in sorted(self._unsynced):
+            sync_folder(folder)
+        self._unsynced.clear()
+        self._ledger.flush()
         for key in self._unannounced:
             self._progress.rendered(key, self._counts)
         self._unannounced.clear()
@@ -232,9 +285,16 @@ class Job:
         self._commit(
             "failed",
             flight,
-            {"code": event.code, "message": event.message, "retryable": event.retryable},
+            {
+                "code": event.code,
+                "message": event.message,
+                "retryable": event.retryable,
+                "chunk_index": event.chunk_index,
+                "half": event.half,
+                "attempt": event.attempt,
+            },
         )
-        del self._flights[event.key]
+        self._flights.pop(event.key, None)
         failure = Failure(
             render=event.key,
             code=event.code,
@@ -243,7 +303,7 @@ class Job:
             chunk_index=event.chunk_index,
             half=event.half,
             attempt=event.attempt,
-            worker=flight.worker,
+            worker=flight.worker or None,
         )
         self._counts.failures.append(failure)
         self._progress.failed(failure, self._counts)
@@ -254,12 +314,11 @@ class Job:
             "content_key": flight.planned.content_key,
             "render_key": flight.planned.render.key,
             "worker": flight.worker,
-            "execution": self._execution,
+            "execution": flight.execution,
             "at": self._now().isoformat(timespec="seconds"),
             **facts,
         }
         self._ledger.append(row)
-        self._history.note(row)
 
     def _take_back(self, death: WorkerDied) -> None:
         """A worker is gone: its passages run again, each alone, from where they were."""
@@ -274,5 +333,11 @@ class Job:
             told = f"its worker died twice, the last time alone with it: {death.reason}"
             self._fail(
                 flight,
-                FailureEvent(flight.planned.render.key, "poisonous_passage", told, False),
+                FailureEvent(
+                    flight.planned.render.key,
+                    "poisonous_passage",
+                    told,
+                    retryable=False,
+                    chunk_index=flight.windows[-1].chunk_index + 1 if flight.windows else 0,
+                ),
             )

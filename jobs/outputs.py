@@ -33,8 +33,8 @@ from jobs.content import profile_sha256
 from jobs.contracts import meaning_for_file
 from jobs.history import Finished, History
 from jobs.job import Counts
-from jobs.ledger import Row
 from jobs.plan import PlannedRender, plan_renders
+from jobs.segments import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,10 @@ class RunFacts:
     elapsed_s: float
     workers: int
     slots: int
-    execution: dict[str, object] | None
+    executions: list[dict[str, object]]
+    turned_away: list[dict[str, object]]
     interrupted: bool = False
+    stopped: str | None = None
 
 
 def write_outputs(out: Path, loaded: LoadedCatalog, pack: Pack, history: History) -> int:
@@ -66,14 +68,14 @@ def write_outputs(out: Path, loaded: LoadedCatalog, pack: Pack, history: History
     write_token_parts(
         out / "tokens",
         _token_rows(history, current),
-        algorithm_fingerprint=pack.algorithm.fingerprint(),
+        algorithm_fingerprint=pack.algorithm_fingerprint,
         token_contract_fingerprint=pack.manifest.token_contract.fingerprint,
         pack_sha256=pack.sha256,
         token_contract=meaning_for_file(pack.text_side.contract),
     )
     write_atomic(
         out / "site" / "index.html",
-        build_page(loaded.catalog.catalog, catalog_json, pack.algorithm.fingerprint()),
+        build_page(loaded.catalog.catalog, catalog_json, pack.algorithm_fingerprint),
     )
     write_atomic(out / "provenance.json", canonical_json(build_provenance_json(clips)))
     write_atomic(out / "catalog.json", canonical_json(catalog_json))
@@ -97,7 +99,7 @@ def _clip(
         model=pack.manifest.name,
         checkpoint_sha256=pack.checkpoint_sha256,
         edge_fade_seconds=pack.algorithm.edge_fade,
-        algorithm_fingerprint=pack.algorithm.fingerprint(),
+        algorithm_fingerprint=pack.algorithm_fingerprint,
         backend="loudkit-batch torch",
         duration_seconds=row["samples"] / pack.algorithm.sample_rate,
         profile_sha256=profile_sha256(pack, planned.conditioning),
@@ -155,6 +157,7 @@ def write_report(out: Path, pack: Pack, counts: Counts, facts: RunFacts) -> dict
         "started_at": facts.started_at.astimezone(UTC).isoformat(timespec="seconds"),
         "elapsed_s": round(facts.elapsed_s, 3),
         "interrupted": facts.interrupted,
+        "stopped": facts.stopped,
         "planned": counts.planned,
         "rendered": counts.rendered,
         "reused": counts.reused,
@@ -168,8 +171,10 @@ def write_report(out: Path, pack: Pack, counts: Counts, facts: RunFacts) -> dict
         "workers": facts.workers,
         "slots": facts.slots,
         "worker_deaths": counts.worker_deaths,
-        "execution": facts.execution,
-        "algorithm_fingerprint": pack.algorithm.fingerprint(),
+        "execution": facts.executions[0] if facts.executions else None,
+        "executions": facts.executions,
+        "turned_away": facts.turned_away,
+        "algorithm_fingerprint": pack.algorithm_fingerprint,
         "token_contract_fingerprint": pack.manifest.token_contract.fingerprint,
         "pack": {"name": pack.manifest.name, "sha256": pack.sha256},
     }

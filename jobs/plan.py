@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from catalog.loader import LoadedCatalog
 from catalog.renders import Render, iter_renders
@@ -161,6 +162,46 @@ def count_chunks(pack: Pack, render: Render) -> ChunkCount:
     except EngineError as error:
         return ChunkCount(0, len(render.text), f"{error.code}: {error}")
     return ChunkCount(len(chunks), sum(len(chunk) for chunk in chunks))
+
+
+@dataclass(slots=True)
+class PlanTotals:
+    """What a plan adds up to."""
+
+    planned: int = 0
+    to_render: int = 0
+    chunks: int = 0
+    audio_s: float = 0.0
+    unspeakable: int = 0
+
+    def count(self, pack: Pack, planned: PlannedRender) -> dict[str, Any]:
+        """Add a render; what is to be said of it."""
+        counted = count_chunks(pack, planned.render)
+        seconds = 0.0 if counted.error else estimated_seconds(pack, counted.characters)
+        self.planned += 1
+        self.unspeakable += counted.error is not None
+        if not planned.is_current and not planned.is_hopeless:
+            self.to_render += 1
+            self.chunks += counted.chunks
+            self.audio_s += seconds
+        return {
+            "render": planned.render.key,
+            "reason": planned.reason,
+            "chunks": counted.chunks,
+            "audio_s": round(seconds, 1),
+            "seed": planned.render.seed,
+            "error": counted.error,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The totals by the names that scripts read."""
+        return {
+            "planned": self.planned,
+            "to_render": self.to_render,
+            "chunks": self.chunks,
+            "audio_s": round(self.audio_s, 1),
+            "cannot_be_spoken": self.unspeakable,
+        }
 
 
 def estimated_seconds(pack: Pack, characters: int) -> float:

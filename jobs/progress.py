@@ -32,8 +32,33 @@ class Progress(Protocol):
     def worker_died(self, worker: str, reason: str) -> None:
         """A worker is gone and is being replaced."""
 
+    def committed(self, counts: Counts) -> None:
+        """Everything that can be made has been made; records are written next."""
 
-class JsonLines:
+
+class Silent:
+    """Says nothing; a base for whoever listens to one thing."""
+
+    def starting(self, counts: Counts, workers: int) -> None:
+        """See `Progress`."""
+
+    def started(self, counts: Counts, workers: int) -> None:
+        """See `Progress`."""
+
+    def rendered(self, render: str, counts: Counts) -> None:
+        """See `Progress`."""
+
+    def failed(self, failure: Failure, counts: Counts) -> None:
+        """See `Progress`."""
+
+    def worker_died(self, worker: str, reason: str) -> None:
+        """See `Progress`."""
+
+    def committed(self, counts: Counts) -> None:
+        """See `Progress`."""
+
+
+class JsonLines(Silent):
     """One JSON object a line and event, for logs and schedulers."""
 
     def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:
@@ -73,7 +98,7 @@ class JsonLines:
         print(json.dumps({"event": event, **facts}), file=self._stream, flush=True)
 
 
-class TerminalLine:
+class TerminalLine(Silent):
     """A bar with counts, seconds of audio, speed against real time and the time left."""
 
     def __init__(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,14 +15,16 @@ from catalog.loader import LoadedCatalog, load_catalog
 from catalog.renders import iter_renders
 from engine.execution import ExecutionConfig
 from engine.pack import Pack
+from jobs.cohorts import VoiceCohorts
 from jobs.history import History
 from jobs.interruption import Interrupted, Interruption
-from jobs.job import Counts, Failure, Job
-from jobs.ledger import Ledger, LedgerIdentity
-from jobs.output_lock import output_lock
+from jobs.job import Counts, Failure, Job, TooManyFailures
+from jobs.ledger import Ledger
+from jobs.output_lock import OutputLock
 from jobs.outputs import RunFacts, write_outputs, write_report
 from jobs.plan import PlannedRender, open_catalog_pack, plan_renders
 from jobs.progress import Progress
+from jobs.segments import LedgerIdentity
 from workers.errors import FleetStoppedError, WorkerError
 from workers.fleet import Fleet
 from workers.renderer import WorkerSpec
@@ -39,6 +42,12 @@ class RenderOptions:
     only: str | None = None
     everything: bool = False
     address: str | None = None
+    max_failures: int | None = None
+    """How many renders of this run may fail before it stops; None for any number."""
+    allow_mixed: bool = False
+    """Take workers of several execution identities, each voice on one of them."""
+    fleet: Callable[..., Fleet] = Fleet
+    """Makes the fleet: called as `Fleet` is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,8 @@ class RenderResult:
     counts: Counts
     report: dict[str, Any]
     interrupted: bool
+    stopped: str | None = None
+    """Why the run stopped before its end, if it was not interrupted."""
 
 
 def run_render(options: RenderOptions, progress: Progress) -> RenderResult:
@@ -61,8 +72,8 @@ def run_render(options: RenderOptions, progress: Progress) -> RenderResult:
     pack = open_catalog_pack(loaded)
     next(iter_renders(loaded, options.only))  # a selection of nothing is refused here
     out = options.out or Path("out") / loaded.catalog.catalog
-    with output_lock(out):
-        return _Run(options, progress, loaded, pack, out, History(out)).bring_up()
+    with OutputLock(out) as lock, History(out, write=True) as history:
+        return _Run(options, progress, loaded, pack, out, history, lock).bring_up()
 
 
 @dataclass(slots=True)
@@ -75,11 +86,15 @@ class _Run:
     pack: Pack
     out: Path
     history: History
+    lock: OutputLock
     counts: Counts = field(default_factory=Counts)
     voices: set[str] = field(default_factory=set)
     """The voices of which something has to be made."""
+    plan_digest: str = ""
     workers: int = 0
-    execution: dict[str, object] | None = None
+    executions: list[dict[str, object]] = field(default_factory=list)
+    turned_away: list[dict[str, object]] = field(default_factory=list)
+    stopped: str | None = None
 
     def bring_up(self) -> RenderResult:
         """Plan, render what is missing, and write what a run leaves, however it ended."""
@@ -91,10 +106,14 @@ class _Run:
                 self._render()
             except (Interrupted, FleetStoppedError):
                 interrupted = True
+            except TooManyFailures as error:
+                self.stopped = str(error)
             except WorkerError as error:
                 if not self.workers:
                     raise  # nothing ran
                 broken = error
+        self.progress.committed(self.counts)
+        self.history.catch_up()
         write_outputs(self.out, self.loaded, self.pack, self.history)
         facts = RunFacts(
             command="render",
@@ -102,13 +121,15 @@ class _Run:
             elapsed_s=time.monotonic() - began,
             workers=self.workers,
             slots=self.options.slots,
-            execution=self.execution,
+            executions=self.executions,
+            turned_away=self.turned_away,
             interrupted=interrupted,
+            stopped=self.stopped,
         )
         report = write_report(self.out, self.pack, self.counts, facts)
         if broken is not None:
             raise broken
-        return RenderResult(self.out, self.counts, report, interrupted)
+        return RenderResult(self.out, self.counts, report, interrupted, self.stopped)
 
     def _planned(self) -> Iterator[PlannedRender]:
         return plan_renders(
@@ -121,16 +142,17 @@ class _Run:
 
     def _count(self) -> None:
         """One pass over the plan: what is there, what would only fail again, what is to make."""
+        digest = hashlib.sha256()
         for each in self._planned():
             self.counts.planned += 1
+            digest.update(f"{each.render.key} {each.content_key}\n".encode())
             if each.is_current:
                 self.counts.reused += 1
             elif each.is_hopeless:
-                row = self.history.failed[each.render.key]
-                told = Failure(each.render.key, row["code"], row["message"], retryable=False)
-                self.counts.failures.append(told)
+                self.counts.failures.append(known_failure(self.history, each.render.key))
             else:
                 self.voices.add(each.render.voice.name)
+        self.plan_digest = digest.hexdigest()[:16]
 
     def _render(self) -> None:
         options = self.options
@@ -143,18 +165,17 @@ class _Run:
         )
         with (
             Interruption() as interruption,
-            Fleet(
+            options.fleet(
                 spec,
                 workers=options.workers,
                 address=options.address,
                 should_stop=lambda: interruption.requested,
                 joined=interruption.install,
+                allow_mixed=options.allow_mixed,
             ) as fleet,
         ):
-            if fleet.identity is None:
-                raise RuntimeError("a fleet that started has an identity")
             self.workers = len(fleet.workers)
-            self.execution = asdict(fleet.identity)
+            cohorts = VoiceCohorts(fleet, self.history)
             job = Job(
                 fleet,
                 out=self.out,
@@ -164,22 +185,27 @@ class _Run:
                 slots=options.slots,
                 counts=self.counts,
                 progress=self.progress,
+                cohorts=cohorts,
+                max_failures=options.max_failures,
+                require_held=self.lock.require_held,
             )
             self.progress.started(self.counts, self.workers)
-            job.run(
-                self._to_make(fleet.identity.digest()),
-                should_stop=lambda: interruption.requested,
-            )
+            try:
+                job.run(self._to_make(cohorts), should_stop=lambda: interruption.requested)
+            finally:
+                self.executions = [asdict(each) for each in fleet.cohorts.values()]
+                self.turned_away = [asdict(each) for each in fleet.turned_away]
 
     def _ledger(self) -> Ledger:
         identity = LedgerIdentity(
             pack_sha256=self.pack.sha256,
-            algorithm_fingerprint=self.pack.algorithm.fingerprint(),
+            algorithm_fingerprint=self.pack.algorithm_fingerprint,
             token_contract_fingerprint=self.pack.manifest.token_contract.fingerprint,
+            plan_digest=self.plan_digest,
         )
-        return Ledger(self.out / "ledger", identity)
+        return Ledger(self.out / "ledger", identity, committed=self.history.note)
 
-    def _to_make(self, execution: str) -> Iterator[PlannedRender]:
+    def _to_make(self, cohorts: VoiceCohorts) -> Iterator[PlannedRender]:
         """The renders that are not current; and those that are, in a voice this run would mix.
 
         A voice is never left with clips of two execution identities: where some of its clips are
@@ -192,11 +218,29 @@ class _Run:
                 yield each
             elif (
                 each.render.voice.name in self.voices
-                and self.history.finished[each.render.key].execution != execution
+                and (made := self.history.finished(each.render.key)) is not None
+                and made.execution != cohorts.of(each.render.voice.name)
             ):
                 self.counts.reused -= 1
                 self.counts.remade += 1
                 yield each
+
+
+def known_failure(history: History, render_key: str) -> Failure:
+    """A failure that an earlier run committed."""
+    row = history.failed(render_key)
+    if row is None:
+        raise RuntimeError(f"{render_key} has not failed")
+    return Failure(
+        render=render_key,
+        code=row["code"],
+        message=row["message"],
+        retryable=row["retryable"],
+        chunk_index=row["chunk_index"],
+        half=row["half"],
+        attempt=row["attempt"],
+        worker=row["worker"],
+    )
 
 
 def first_failures(counts: Counts, most: int = 20) -> list[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from jobs.errors import JobError
-from jobs.ledger import read_rows, segment_files
+from jobs.ledger_index import LedgerIndex
+from jobs.segments import SegmentReader, segment_files
 
-_COLUMNS = ("kind", "render_key", "samples", "at", "code", "worker")
+_FAILURES_AT_MOST = 1000
 
 
 class NoJobError(JobError):
@@ -23,34 +23,37 @@ def job_status(out: Path) -> dict[str, Any]:
 
     Raises `NoJobError` for a folder without a ledger and `LedgerError` for a torn segment.
     """
-    segments = segment_files(out / "ledger")
+    folder = out / "ledger"
+    segments = segment_files(folder)
     if not segments:
         raise NoJobError(f"{out}: holds no ledger; render a catalog with --out {out} first")
-    last: dict[str, str] = {}
-    failures: dict[str, str] = {}
-    windows, samples, at = 0, 0, ""
-    workers: Counter[str] = Counter()
-    for row in read_rows(out / "ledger", columns=_COLUMNS):
-        at = max(at, row["at"])
-        if row["kind"] == "window":
-            windows += 1
-            workers[row["worker"]] += 1
-            continue
-        last[row["render_key"]] = row["kind"]
-        if row["kind"] == "finished":
-            samples += row["samples"]
-            failures.pop(row["render_key"], None)
-        else:
-            failures[row["render_key"]] = row["code"]
-    kinds = Counter(last.values())
+    index, rows = LedgerIndex(folder, write=False), SegmentReader(folder)
+    try:
+        # Who failed last and was not finished since has failed; the rest of `finished` stands.
+        [(finished, samples)] = index.query(
+            "SELECT count(*), total(samples) FROM finished "
+            "WHERE render_key NOT IN (SELECT render_key FROM failed)"
+        )
+        [(failed,)] = index.query("SELECT count(*) FROM failed")
+        workers = dict(index.query("SELECT worker, windows FROM workers ORDER BY worker"))
+        [(last,)] = index.query("SELECT at FROM last_commit")
+        failures = {}
+        for render_key, segment, at in index.query(
+            f"SELECT render_key, segment, at FROM failed ORDER BY render_key "
+            f"LIMIT {_FAILURES_AT_MOST}"
+        ):
+            row = rows.row(segment, at)
+            failures[render_key] = {"code": row["code"], "message": row["message"]}
+    finally:
+        index.close()
     return {
         "out": str(out),
-        "finished": kinds["finished"],
-        "failed": kinds["failed"],
-        "failures": dict(sorted(failures.items())),
-        "windows": windows,
-        "samples": samples,
+        "finished": finished,
+        "failed": failed,
+        "failures": failures,
+        "windows": sum(workers.values()),
+        "samples": int(samples),
         "segments": len(segments),
-        "last_commit_at": at,
-        "windows_by_worker": dict(sorted(workers.items())),
+        "last_commit_at": last,
+        "windows_by_worker": workers,
     }

@@ -1,5 +1,9 @@
 """The fleet: Ray actors of one execution identity, spawned, polled, replaced and drained.
 
+Workers that share an identity are a cohort. A fleet has one, the largest at the start; a worker of
+another identity is turned away and named, unless mixing was allowed: then whoever hands out the
+work keeps a voice within a cohort.
+
 The driver holds one outstanding poll a worker, so a thousand windows a second cost a handful of
 messages, and a death is noticed by the poll that fails. The fleet knows nothing of passages: it
 hands out events and says which worker died; who had what is the job's knowledge.
@@ -11,6 +15,7 @@ import logging
 import os
 import secrets
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -36,11 +41,20 @@ class WorkerDied:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """A worker that was not used, and what it is."""
+
+    worker: str
+    identity: str
+
+
 @dataclass(slots=True)
 class _Worker:
     name: str
     actor: Any
     poll: Any = None
+    execution: str = ""
 
 
 class Fleet:
@@ -54,15 +68,23 @@ class Fleet:
         address: str | None,
         should_stop: Callable[[], bool] = lambda: False,
         joined: Callable[[], None] = lambda: None,
+        allow_mixed: bool = False,
+        renderer: type = Renderer,
     ) -> None:
-        """`should_stop` is asked while workers start, `joined` is called once Ray is up."""
+        """`should_stop` is asked while workers start, `joined` is called once Ray is up.
+
+        `renderer` is the class that becomes the actors; it answers as `Renderer` does.
+        """
         self._spec, self._wanted, self._address = spec, workers, address
-        self._should_stop, self._joined = should_stop, joined
+        self._should_stop, self._joined, self._renderer = should_stop, joined, renderer
         self._workers: dict[str, _Worker] = {}
         self._started = 0
         self._deaths = 0
         self._owns_ray = False
-        self.identity: ExecutionIdentity | None = None
+        self._allow_mixed = allow_mixed
+        self.cohorts: dict[str, ExecutionIdentity] = {}
+        """The identities in use, by digest; the fleet's first one first."""
+        self.turned_away: list[TurnedAway] = []
 
     def __enter__(self) -> Fleet:
         self._join_cluster()
@@ -82,6 +104,10 @@ class Fleet:
     def workers(self) -> tuple[str, ...]:
         """The names of the workers alive."""
         return tuple(self._workers)
+
+    def execution_of(self, worker: str) -> str:
+        """The digest of a worker's identity."""
+        return self._workers[worker].execution
 
     def submit(self, worker: str, jobs: Sequence[PassageJob]) -> None:
         """Queue passages at a worker; a death shows at its next poll."""
@@ -198,12 +224,13 @@ class Fleet:
             num_gpus=gpus,
             max_concurrency=4,
             max_restarts=0,
-        )(Renderer)
+        )(self._renderer)
         fresh = []
         for _ in range(count):
             self._started += 1
             name = f"worker-{self._started}"
             fresh.append(_Worker(name, actor_class.remote(self._spec)))
+        arrived = []
         for worker in fresh:
             try:
                 identity = ray.get(self._waited_for(worker.actor.identity.remote()))
@@ -213,7 +240,8 @@ class Fleet:
                 raise FleetUnavailableError(
                     f"{worker.name} died while it started: {_first_line(error)}"
                 ) from error
-            self._admit(worker, identity)
+            arrived.append((worker, identity))
+        self._admit(arrived)
 
     def _waited_for(self, reference: Any) -> Any:
         """The reference once it is ready; looks up now and then whether to go on waiting."""
@@ -226,15 +254,30 @@ class Fleet:
             raise FleetStoppedError("asked to stop while workers were starting")
         return reference
 
-    def _admit(self, worker: _Worker, identity: ExecutionIdentity) -> None:
-        if self.identity is None:
-            self.identity = identity
-        elif identity != self.identity:
+    def _admit(self, arrived: Sequence[tuple[_Worker, ExecutionIdentity]]) -> None:
+        """Take those of the fleet's cohort; the first to arrive decide which one that is."""
+        import ray
+
+        if not self.cohorts and arrived:
+            # most_common is stable: of equally many, the cohort of the lowest worker.
+            [(digest, _)] = Counter(each.digest() for _, each in arrived).most_common(1)
+            self.cohorts[digest] = next(each for _, each in arrived if each.digest() == digest)
+        for worker, identity in arrived:
+            worker.execution = identity.digest()
+            if worker.execution in self.cohorts or self._allow_mixed:
+                self.cohorts.setdefault(worker.execution, identity)
+                self._workers[worker.name] = worker
+            else:
+                self.turned_away.append(TurnedAway(worker.name, identity.describe()))
+                ray.kill(worker.actor)
+        if not self._workers:
+            [fleet] = self.cohorts.values()
+            last = self.turned_away[-1]
             raise IdentityMismatchError(
-                f"{worker.name} is {identity.describe()}, the fleet is "
-                f"{self.identity.describe()}: their last bits differ, so they may not share a job"
+                f"{last.worker} is {last.identity}, the fleet is {fleet.describe()}: their last "
+                "bits differ, so they may not share a job, and no other worker is left. Give the "
+                "job machines of one kind, or --allow-mixed to keep each voice on one of them"
             )
-        self._workers[worker.name] = worker
 
 
 def _require_listener(address: str) -> None:

@@ -101,7 +101,10 @@ class Renderer:
         try:
             session = self._load(spec)
             self._loaded.set()
-            self._serve(session)
+            try:
+                self._serve(session)
+            finally:
+                session.close()
         except BaseException as error:
             self._broken = error
         finally:

@@ -157,22 +157,26 @@ def random_100m() -> Subject:
     )
 
 
+def admit(decoder: Decoder, window: Window, *, ticket: int) -> None:
+    """Give a window to a free slot; it may not stop before its length."""
+    decoder.admit(
+        DecodeJob(
+            ticket=ticket,
+            prompt=window.prompt,
+            seen=(),
+            seed=window.seed,
+            max_frames=window.frames,
+            floor_frames=window.frames,
+        )
+    )
+
+
 def decode_all(decoder: Decoder, windows: list[Window]) -> int:
     """Every window through the decode batch, each to its own length; the tokens it wrote."""
     waiting, tokens = list(reversed(windows)), 0
     while waiting or decoder.active_slots:
         while waiting and decoder.free_slots:
-            window = waiting.pop()
-            decoder.admit(
-                DecodeJob(
-                    ticket=len(waiting),
-                    prompt=window.prompt,
-                    seen=(),
-                    seed=window.seed,
-                    max_frames=window.frames,
-                    floor_frames=window.frames,
-                )
-            )
+            admit(decoder, waiting.pop(), ticket=len(waiting))
         for ended in decoder.run_frame():
             if isinstance(ended.outcome, Exception):
                 raise ended.outcome

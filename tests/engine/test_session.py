@@ -6,13 +6,16 @@ import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from engine.codec import SnacCodec
 from engine.contracts.contract import Conditioning
 from engine.engine import Engine
+from engine.errors import AudioNotFiniteError
 from engine.events import Event, FailureEvent, PassageEvent, PassageJob, WindowEvent
 from engine.passage import FinishedWindow
 from engine.philox import RESPLIT, derive
@@ -170,7 +173,9 @@ def test_all_windows_kept_need_no_model_at_all(
     sha256, windows = alone["p1"]
     session = Session(engine, slots=4)
     session.submit(job(1, done=windows))
-    events = session.advance()
+    events = []
+    while session.in_flight:
+        events += session.advance()
     assert results(events)["p1"] == (sha256, ())
     assert session.decode_times.steps == 0
 
@@ -223,3 +228,29 @@ def test_a_logit_that_is_no_number_ends_its_own_passage_only(
     assert "slot 1" in failure.message
     rest = results([event for event in events if event is not failure])
     assert rest == {key: alone[key] for key in ("p2", "p4")}
+
+
+def test_sound_that_cannot_be_made_ends_its_passage_in_its_window(
+    engine: Engine,
+    alone: dict[str, tuple[str, tuple[FinishedWindow, ...]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sound is made while the slots go on; what goes wrong there is told as anywhere else."""
+    _, windows = alone["p1"]
+    real = SnacCodec.decode_window
+
+    def broken(codec: SnacCodec, tokens: Any, **given: Any) -> Any:
+        if tuple(tokens) == windows[1].tokens:
+            raise AudioNotFiniteError("sample 0 is nan")
+        return real(codec, tokens, **given)
+
+    monkeypatch.setattr(SnacCodec, "decode_window", broken)
+    events = run(engine, [job(2), job(1)], slots=4)
+    [failure] = [event for event in events if isinstance(event, FailureEvent)]
+    assert (failure.key, failure.code) == ("p1", "audio_not_finite")
+    assert (failure.chunk_index, failure.half, failure.attempt) == (
+        windows[1].chunk_index,
+        windows[1].half,
+        windows[1].attempt,
+    )
+    assert results([e for e in events if e is not failure])["p2"] == alone["p2"]

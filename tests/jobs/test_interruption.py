@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs.errors import OutputBusyError
-from jobs.output_lock import output_lock
+from jobs.output_lock import OutputLock
 from tests.jobs.conftest import Outcome, write_catalog
 
 ROOT = Path(__file__).parent.parent.parent
@@ -79,26 +79,26 @@ def test_a_second_job_into_one_output_is_refused(
     loudkit: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     write_catalog(tmp_path)
-    with output_lock(tmp_path / "out"):
+    with OutputLock(tmp_path / "out"):
         outcome = loudkit("render", "catalog.yaml", "--out", "out")
     assert outcome.exit_code == 2
     assert "output_busy" in outcome.stderr
     assert len(outcome.stderr.splitlines()) == 1
-    with output_lock(tmp_path / "out"):  # it was let go
+    with OutputLock(tmp_path / "out"):  # it was let go
         pass
 
 
 def test_a_lock_is_let_go_by_death(tmp_path: Path) -> None:
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom jobs.output_lock import output_lock\n"
-        "with output_lock(Path(sys.argv[1])):\n    os.kill(os.getpid(), 9)\n"
+        "import os, sys\nfrom pathlib import Path\nfrom jobs.output_lock import OutputLock\n"
+        "with OutputLock(Path(sys.argv[1])):\n    os.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=False)
     assert done.returncode == -9
     with (
-        output_lock(tmp_path),
+        OutputLock(tmp_path),
         pytest.raises(OutputBusyError),
-        output_lock(tmp_path),
+        OutputLock(tmp_path),
     ):
         pass
 

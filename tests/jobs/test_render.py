@@ -15,7 +15,7 @@ import pytest
 import soundfile
 
 from catalog.export import read_token_part
-from jobs.ledger import read_rows
+from jobs.segments import read_rows
 from tests.engine.test_session import TEXTS
 from tests.jobs.conftest import HEAD, Outcome, write_catalog
 

@@ -26,6 +26,11 @@ def _job(key: str) -> PassageJob:
     return PassageJob(key, "Good morning.", Conditioning("slt"), 7, "en", "wav")
 
 
+def _wait_for_a_death(fleet: Fleet) -> None:
+    while not any(isinstance(arrival, WorkerDied) for arrival in fleet.wait(1.0)):
+        pass
+
+
 def test_a_dead_worker_is_told_of_and_replaced(starter: Pack, ray_session: None) -> None:
     with Fleet(_spec(starter), workers=1, address=None) as fleet:
         [first] = fleet.workers
@@ -47,12 +52,18 @@ def test_a_dead_worker_is_told_of_and_replaced(starter: Pack, ray_session: None)
 
 def test_a_worker_of_another_identity_is_refused(starter: Pack, ray_session: None) -> None:
     with Fleet(_spec(starter), workers=1, address=None) as fleet:
-        assert fleet.identity is not None
+        [first] = fleet.workers
         fleet._spec = WorkerSpec(
             str(starter.root), starter.sha256, ExecutionConfig(row_padding=8), 4
         )
-        with pytest.raises(IdentityMismatchError, match="rows>=8"):
-            fleet._spawn(1)
+        fleet._spawn(1)
+        assert fleet.workers == (first,)
+        [turned_away] = fleet.turned_away
+        assert "rows>=8" in turned_away.identity
+        # With nobody else left there is nothing to go on with.
+        fleet.kill_worker(first)
+        with pytest.raises(IdentityMismatchError, match=r"rows>=8.*--allow-mixed"):
+            _wait_for_a_death(fleet)
 
 
 def test_what_keeps_a_worker_from_loading_is_raised_as_it_is(

@@ -1,0 +1,181 @@
+"""The driver alone: failures, deaths, cohorts and resumes, with an engine that computes nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.events import PassageJob
+from engine.execution import ExecutionConfig
+from jobs.progress import Silent
+from jobs.render import RenderOptions, RenderResult, run_render
+from jobs.segments import read_rows
+from tests.fakes import NULL_IDENTITY, InProcessFleet
+
+VOICES = "voices: [{name: slt}, {name: rms}]\n"
+
+
+def write(folder: Path, *, passages: int = 12, voices: str = VOICES, more: str = "") -> Path:
+    """A catalog of short passages."""
+    lines = [f"  - {{id: p{n:02d}, text: Passage number {n}.}}\n" for n in range(passages)]
+    path = folder / "catalog.yaml"
+    path.write_text(f"catalog: c\npack: starter\n{voices}passages:\n{''.join(lines)}{more}")
+    return path
+
+
+def render(catalog: Path, out: Path, *, workers: int = 2, **given: Any) -> RenderResult:
+    """A whole run over null engines; keywords of the fleet go to it."""
+    options = {"max_failures", "allow_mixed", "only", "everything"}
+    fleet = partial(InProcessFleet, **{k: v for k, v in given.items() if k not in options})
+    asked = {k: v for k, v in given.items() if k in options}
+    result = run_render(
+        RenderOptions(
+            catalog=catalog,
+            out=out,
+            workers=workers,
+            slots=4,
+            execution=ExecutionConfig(),
+            fleet=fleet,  # type: ignore[arg-type]
+            **asked,
+        ),
+        Silent(),
+    )
+    report = json.loads((out / "report.json").read_text())
+    told = report["rendered"] + report["reused"] + report["failed"] + report["remaining"]
+    assert report["planned"] == told
+    assert (report["remaining"] == 0) or report["stopped"] or report["interrupted"]
+    return result
+
+
+def tree(out: Path) -> dict[str, bytes]:
+    """Every file that a reader of the output sees, records without their moments and workers."""
+    found = {}
+    for path in sorted(out.rglob("*")):
+        name = path.relative_to(out).as_posix()
+        if path.is_file() and not name.startswith(("ledger/", "report.json")):
+            found[name] = path.read_bytes()
+    for name in ("catalog.json", "provenance.json"):
+        found[name] = _without_moments(found[name])
+    return found
+
+
+def _without_moments(data: bytes) -> bytes:
+    def cleaned(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {k: cleaned(v) for k, v in value.items() if k != "rendered_at"}
+        return [cleaned(v) for v in value] if isinstance(value, list) else value
+
+    return json.dumps(cleaned(json.loads(data))).encode()
+
+
+def test_everything_is_rendered_once_and_then_reused(tmp_path: Path) -> None:
+    catalog = write(tmp_path)
+    first = render(catalog, tmp_path / "out")
+    assert (first.counts.rendered, first.counts.windows) == (24, 72)
+    again = render(catalog, tmp_path / "out")
+    assert (again.counts.rendered, again.counts.reused) == (0, 24)
+
+
+def test_a_failure_is_told_with_all_that_is_known(tmp_path: Path) -> None:
+    def plan(worker: str, job: PassageJob) -> str | None:
+        return "no_speech" if job.key == "slt/p03" else None
+
+    result = render(write(tmp_path), tmp_path / "out", plan=plan)
+    [failure] = result.counts.failures
+    assert (failure.render, failure.code) == ("slt/p03", "no_speech")
+    assert failure.worker is not None
+    # It will not be tried again, and is told of again with the same facts.
+    again = render(write(tmp_path), tmp_path / "out")
+    assert again.counts.failures == [failure]
+    assert again.counts.reused == 23
+
+
+@pytest.mark.parametrize(("most", "failed"), [(0, 1), (2, 3)])
+def test_a_run_stops_after_so_many_failures_and_goes_on_later(
+    tmp_path: Path, most: int, failed: int
+) -> None:
+    def plan(worker: str, job: PassageJob) -> str | None:
+        return "no_speech" if job.key.startswith("rms/") else None
+
+    catalog = write(tmp_path)
+    stopped = render(catalog, tmp_path / "out", workers=1, plan=plan, max_failures=most)
+    assert stopped.counts.failed == failed
+    assert stopped.stopped
+    assert stopped.report["remaining"] > 0
+    # Known failures do not count against the next run.
+    rest = render(catalog, tmp_path / "out", max_failures=0)
+    assert (rest.counts.failed, rest.stopped) == (failed, None)
+    assert rest.counts.rendered + rest.counts.reused == 24 - failed
+
+
+def test_a_worker_that_dies_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+    doomed = {"slt/p05", "rms/p08"}
+
+    def plan(worker: str, job: PassageJob) -> str | None:
+        if job.key in doomed:
+            doomed.remove(job.key)
+            return "die"
+        return None
+
+    catalog = write(tmp_path)
+    hurt = render(catalog, tmp_path / "hurt", plan=plan)
+    assert hurt.counts.worker_deaths == 2
+    assert (hurt.counts.rendered, hurt.counts.failed) == (24, 0)
+    render(catalog, tmp_path / "well")
+    assert tree(tmp_path / "hurt") == tree(tmp_path / "well")
+    finished = [row for row in read_rows(tmp_path / "hurt" / "ledger") if row["kind"] == "finished"]
+    assert len({row["render_key"] for row in finished}) == len(finished) == 24
+
+
+def test_a_passage_that_kills_its_worker_twice_is_failed_by_name(tmp_path: Path) -> None:
+    def plan(worker: str, job: PassageJob) -> str | None:
+        return "die" if job.key == "rms/p07" else None
+
+    result = render(write(tmp_path), tmp_path / "out", plan=plan)
+    [failure] = result.counts.failures
+    assert (failure.render, failure.code) == ("rms/p07", "poisonous_passage")
+    assert (result.counts.rendered, result.counts.worker_deaths) == (23, 2)
+
+
+OTHER = replace(NULL_IDENTITY, capability="AVX2")
+
+
+def test_in_a_mixed_fleet_a_voice_stays_on_one_identity(tmp_path: Path) -> None:
+    voices = "voices: [{name: slt}, {name: rms}, {name: awb}, {name: kal}]\n"
+    catalog = write(tmp_path, voices=voices)
+    mixed: dict[str, Any] = {"identities": (NULL_IDENTITY, OTHER), "allow_mixed": True}
+    result = render(catalog, tmp_path / "out", **mixed)
+    assert result.counts.rendered == 48
+    assert len(result.report["executions"]) == 2
+    made: dict[str, set[str]] = {}
+    for row in read_rows(tmp_path / "out" / "ledger"):
+        made.setdefault(row["render_key"].partition("/")[0], set()).add(row["execution"])
+    assert all(len(each) == 1 for each in made.values())
+    assert len({next(iter(each)) for each in made.values()}) == 2
+    # More passages later: every voice goes on where it was, so nothing is made again.
+    more = render(write(tmp_path, voices=voices, passages=14), tmp_path / "out", **mixed)
+    assert (more.counts.rendered, more.counts.reused, more.counts.remade) == (8, 48, 0)
+
+
+def test_a_cohort_without_workers_fails_its_voices_by_name(tmp_path: Path) -> None:
+    """The second identity's only worker dies, and what replaces it has the first one."""
+    identities = (NULL_IDENTITY, OTHER, NULL_IDENTITY, NULL_IDENTITY)
+
+    def plan(worker: str, job: PassageJob) -> str | None:
+        return "die" if worker == "worker-2" and job.key.endswith("p03") else None
+
+    catalog = write(tmp_path)
+    result = render(catalog, tmp_path / "out", identities=identities, allow_mixed=True, plan=plan)
+    lost = [failure for failure in result.counts.failures if failure.code == "cohort_lost"]
+    assert lost
+    assert all(failure.retryable for failure in lost)
+    voices = {failure.render.partition("/")[0] for failure in lost}
+    assert len(voices) == 1
+    rest = render(catalog, tmp_path / "out")
+    assert rest.counts.failed == 0
+    assert rest.counts.settled == 24
