@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from catalog.errors import WriteFailedError
@@ -55,17 +56,23 @@ def utf8_text(data: bytes) -> str:
 
 
 def write_atomic(path: Path, data: bytes, *, sync_parent: bool = True) -> None:
-    """Put `data` at `path`, whole and durable, or leave what was there.
+    """Put `data` at `path`, whole and durable, or leave what was there."""
+    write_atomic_stream(path, (data,), sync_parent=sync_parent)
+
+
+def write_atomic_stream(path: Path, chunks: Iterable[bytes], *, sync_parent: bool = True) -> None:
+    """Put all of `chunks` at `path`, whole and durable, or leave what was there.
 
     A temporary sibling is written and synced, renamed over the target, and the folder synced, so a
     kill or a power cut at any moment leaves one of the two versions. Missing folders are made.
     Without `sync_parent` a power cut may undo the renaming until `sync_folder` was called.
+    Raises WriteFailedError; then, and when `chunks` itself raises, no temporary sibling remains.
     """
     temporary = path.with_name(f".tmp-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            _write_synced(temporary, data)
+            _write_synced(temporary, chunks)
             temporary.replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -84,7 +91,7 @@ def write_new(path: Path, data: bytes) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            _write_synced(temporary, data)
+            _write_synced(temporary, (data,))
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -106,11 +113,11 @@ def write_new(path: Path, data: bytes) -> bool:
     return True
 
 
-def _write_synced(path: Path, data: bytes) -> None:
+def _write_synced(path: Path, chunks: Iterable[bytes]) -> None:
     # 0o666 less the umask: what is published must be readable by more than its writer.
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     with os.fdopen(descriptor, "wb") as stream:
-        stream.write(data)
+        stream.writelines(chunks)
         stream.flush()
         os.fsync(stream.fileno())
 

@@ -8,8 +8,6 @@ A record tells of a past event: it is kept as it stands or replaced by that of a
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from array import array
 from collections.abc import Iterable, Mapping
@@ -17,12 +15,9 @@ from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from typing import Any
 
-from catalog.errors import RecordsError, show
-from catalog.loader import LoadedCatalog
+from catalog.canonical import JsonObject
 from catalog.renders import Render
 from catalog.schema import Catalog, Source, Voice
-
-JsonObject = dict[str, Any]
 
 _LANGUAGES = {
     "da": "Danish",
@@ -174,60 +169,8 @@ def tokens_sha256(tokens: Iterable[int]) -> str:
     return sha256(words.tobytes()).hexdigest()
 
 
-def build_catalog_json(loaded: LoadedCatalog, clips: Iterable[ClipRecord]) -> list[JsonObject]:
-    """catalog.json: the voices that have clips, in catalog order, `sample` keyed by passage id.
-
-    Raises RecordsError for a clip of a voice that the catalog does not have, or one given twice.
-    """
-    samples: dict[str, dict[str, JsonObject]] = {voice.name: {} for voice in loaded.catalog.voices}
-    for clip in clips:
-        if clip.voice not in samples:
-            known = ", ".join(samples)
-            raise RecordsError(f"clip {show(clip.key)}: no such voice in the catalog: {known}")
-        if clip.passage in samples[clip.voice]:
-            raise RecordsError(f"clip {show(clip.key)} is given twice; expected one record")
-        samples[clip.voice][clip.passage] = _sample(clip)
-    return [
-        _voice(loaded.catalog, voice) | {"sample": samples[voice.name]}
-        for voice in loaded.catalog.voices
-        if samples[voice.name]
-    ]
-
-
-def build_provenance_json(clips: Iterable[ClipRecord]) -> list[JsonObject]:
-    """provenance.json: one entry a clip, by voice and passage, whatever order they finished in."""
-    entries: dict[tuple[str, str], JsonObject] = {}
-    for clip in clips:
-        if (clip.voice, clip.passage) in entries:
-            raise RecordsError(f"clip {show(clip.key)} is given twice; expected one record")
-        entry: JsonObject = {
-            "name": clip.voice,
-            "passage": clip.passage,
-            "language": clip.language,
-            "language_id": clip.language_id,
-            "sample": _sample(clip),
-        }
-        if clip.source is not None:
-            entry["source"] = _plain(clip.source)
-        entries[clip.voice, clip.passage] = entry
-    return [entries[key] for key in sorted(entries)]
-
-
-def canonical_json(value: object) -> bytes:
-    """The one spelling of a value: sorted keys, indent of 2, UTF-8, a newline at the end.
-
-    Raises RecordsError naming the place of a NaN, an infinity, a lone surrogate, a key that is no
-    string, or anything that JSON does not have.
-    """
-    try:
-        _check_json(value, "")
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=2)
-    except RecursionError:
-        raise RecordsError("record: nested too deeply, or within itself") from None
-    return text.encode() + b"\n"
-
-
-def _voice(catalog: Catalog, voice: Voice) -> JsonObject:
+def voice_json(catalog: Catalog, voice: Voice) -> JsonObject:
+    """A voice as catalog.json has it, without its `sample`."""
     language_id = catalog.language_id(voice)
     about: JsonObject = {
         "name": voice.name,
@@ -240,8 +183,26 @@ def _voice(catalog: Catalog, voice: Voice) -> JsonObject:
     return about | ({"source": _plain(SourceRecord.of(voice.source))} if voice.source else {})
 
 
-def _sample(clip: ClipRecord) -> JsonObject:
+def entry_json(clip: ClipRecord) -> JsonObject:
+    """A clip as provenance.json has it, without its `sample`."""
+    entry: JsonObject = {
+        "name": clip.voice,
+        "passage": clip.passage,
+        "language": clip.language,
+        "language_id": clip.language_id,
+    }
+    return entry | ({"source": _plain(clip.source)} if clip.source else {})
+
+
+def sample_json(clip: ClipRecord) -> JsonObject:
+    """The `sample` of a clip, the same in both files."""
     return {key: value for key, value in _plain(clip).items() if key not in OUTSIDE_SAMPLE}
+
+
+def spoken_language_id(voice: JsonObject, sample: JsonObject) -> str:
+    """The tag of the language that a clip of catalog.json is in: its own, else its voice's."""
+    own = (sample.get("conditioning") or {}).get("language_id")
+    return str(own or voice.get("language_id") or "")
 
 
 def _plain(record: Any) -> JsonObject:
@@ -259,24 +220,3 @@ def _plain(record: Any) -> JsonObject:
             value = dict(value)
         found[each.name] = value
     return found
-
-
-def _check_json(value: object, where: str) -> None:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise RecordsError(f"{where or 'record'}: expected a string as key, got {key!r}")
-            _check_json(key, where)
-            _check_json(item, f"{where}.{key}" if where else key)
-    elif isinstance(value, list | tuple):
-        for n, item in enumerate(value):
-            _check_json(item, f"{where}[{n}]")
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise RecordsError(f"{where or 'record'}: expected a finite number, got {value!r}")
-    elif isinstance(value, str):
-        if not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
-            raise RecordsError(f"{where or 'record'}: half a surrogate pair is no text")
-    elif value is not None and not isinstance(value, bool | int):
-        told = f"expected a value of JSON, got {type(value).__name__}"
-        raise RecordsError(f"{where or 'record'}: {told}")

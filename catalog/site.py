@@ -11,15 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
-from typing import Any
+from itertools import islice
 from urllib.parse import quote, urlsplit
 
+from catalog.canonical import JsonObject
+from catalog.records import spoken_language_id
 from catalog.site_assets import SCRIPT, STYLE
+from catalog.site_listing import Listing, VoiceClips
 
-JsonObject = dict[str, Any]
-
-MAX_CLIPS = 5000
-"""Players on one page; of a larger catalog every voice shows its first clips."""
 MAX_TEXT_CHARS = 4000
 _OPENING_CHARS = 320
 """What shows of a text that is folded away; one that is little longer is not folded."""
@@ -34,52 +33,45 @@ class _Clip:
     sample: JsonObject
     language_id: str
     is_current: bool
-    place: int
-    """Among the clips of its voice."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    about: JsonObject
-    clips: list[_Clip]
+def build_page(listing: Listing) -> Iterator[bytes]:
+    """`site/index.html`, in pieces: the same bytes for the same records."""
+    return (piece.encode("utf-8", "replace") for piece in _page(listing))
 
 
-def build_page(name: str, catalog_json: list[JsonObject], algorithm_fingerprint: str) -> bytes:
-    """`site/index.html` for the voices of `catalog.json`: the same bytes for the same records.
-
-    `name` is that of the catalog. A clip whose record names another algorithm than
-    `algorithm_fingerprint` is told apart, not left out.
-    """
-    voices = [
-        _Voice(about, list(_clips_of(about, algorithm_fingerprint))) for about in catalog_json
-    ]
-    languages = _language_names(voices)
-    sections = (
-        _section(number, voice, languages) for number, voice in enumerate(_fair_share(voices))
-    )
+def _page(listing: Listing) -> Iterator[str]:
+    each = listing.played_each()
+    languages = _language_names(listing)
     options = "\n".join(
         f'<option value="{escape(tag)}">{escape(said)}</option>'
         for tag, said in sorted(languages.items(), key=lambda each: (each[1], each[0]))
     )
     columns = "".join(f"<span>{column}</span>" for column in _COLUMNS.split("|"))
-    page = f"""<!DOCTYPE html>
+    yield f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover">
 <meta http-equiv="Content-Security-Policy" content="{escape(_policy())}">
 <meta name="referrer" content="no-referrer">
-<title>{escape(name)}: listening page</title>
+<title>{escape(listing.name)}: listening page</title>
 <link rel="icon" href="data:,">
 <style>{STYLE}</style>
 </head>
 <body data-view="cards">
 <a class="skip" href="#clips">Skip to the clips</a>
-{_top(name, voices, algorithm_fingerprint)}
-{_BAR.replace("LANGUAGES", options) if any(voice.clips for voice in voices) else ""}
+{_top(listing, each)}
+{_BAR.replace("LANGUAGES", options) if listing.voices else ""}
 <main id="clips" tabindex="-1">
 <div class="columns" aria-hidden="true">{columns}</div>
-{"".join(sections) or '<p class="empty">No clip has been rendered yet.</p>'}
+"""
+    for number, voice in enumerate(listing.voices):
+        clips = _clips_of(voice, each, listing.algorithm_fingerprint)
+        yield from _section(number, voice.about, clips, languages)
+    if not listing.voices:
+        yield '<p class="empty">No clip has been rendered yet.</p>'
+    yield f"""
 <div class="empty" id="nothing" hidden>
 <p>No clip matches.</p>
 <button type="button">Show all clips</button>
@@ -89,7 +81,6 @@ def build_page(name: str, catalog_json: list[JsonObject], algorithm_fingerprint:
 </body>
 </html>
 """
-    return page.encode("utf-8", "replace")
 
 
 _BAR = """<div class="bar" hidden>
@@ -118,39 +109,23 @@ LANGUAGES
 </div>"""
 
 
-def _clips_of(about: JsonObject, algorithm_fingerprint: str) -> Iterator[_Clip]:
-    samples = about["sample"]
-    if isinstance(samples.get("audio"), str):  # a voice with one clip, as loudkit publishes them
-        samples = {"sample": samples}
-    for place, (passage, sample) in enumerate(samples.items()):
-        language_id = (sample.get("conditioning") or {}).get("language_id")
+def _clips_of(voice: VoiceClips, most: int, algorithm_fingerprint: str) -> Iterator[_Clip]:
+    for passage, sample in islice(voice.samples, most):
         yield _Clip(
             passage,
             sample,
-            str(language_id or about.get("language_id") or ""),
+            spoken_language_id(voice.about, sample),
             sample.get("algorithm_fingerprint") == algorithm_fingerprint,
-            place,
         )
 
 
-def _fair_share(voices: list[_Voice]) -> Iterator[_Voice]:
-    """The voices with those of their clips that the page has room for, first ones first."""
-    places = sorted(clip.place for voice in voices for clip in voice.clips)
-    end = places[MAX_CLIPS] if len(places) > MAX_CLIPS else len(places)
-    for voice in voices:
-        # The first clip is kept whatever their number: a voice that cannot be heard is no page.
-        clips = [clip for clip in voice.clips if clip.place < max(end, 1)]
-        if clips:
-            yield _Voice(voice.about, clips)
-
-
-def _language_names(voices: Iterable[_Voice]) -> dict[str, str]:
+def _language_names(listing: Listing) -> dict[str, str]:
     """Names for people of the tags of all clips; a tag that no voice names stands for itself."""
     named = {
-        str(voice.about.get("language_id")): str(voice.about.get("language")) for voice in voices
+        str(voice.about.get("language_id")): str(voice.about.get("language"))
+        for voice in listing.voices
     }
-    tags = {clip.language_id for voice in voices for clip in voice.clips}
-    return {tag: named.get(tag) or tag for tag in tags}
+    return {tag: named.get(tag) or tag for tag in listing.language_ids}
 
 
 def _policy() -> str:
@@ -165,39 +140,37 @@ def _policy() -> str:
     )
 
 
-def _top(name: str, voices: list[_Voice], algorithm_fingerprint: str) -> str:
-    clips = [clip for voice in voices for clip in voice.clips]
-    seconds = sum(clip.sample.get("duration_seconds") or 0.0 for clip in clips)
-    others = sum(not clip.is_current for clip in clips)
-    shown = sum(len(voice.clips) for voice in _fair_share(voices))
-    sums = [_count(sum(bool(voice.clips) for voice in voices), "voice"), _count(len(clips), "clip")]
-    sums += [f"{_length(seconds)} of audio"] if seconds else []
+def _top(listing: Listing, each: int) -> str:
+    clips, others = listing.count, listing.others
+    shown = listing.played(each)
+    sums = [_count(len(listing.voices), "voice"), _count(clips, "clip")]
+    sums += [f"{_length(listing.seconds)} of audio"] if listing.seconds else []
     notes = []
     if others:
         made = "was" if others == 1 else "were"
         notes.append(f"{_count(others, 'clip')} {made} made under another algorithm.")
-    if shown < len(clips):
+    if shown < clips:
         notes.append(
-            f"This page plays the first {shown:,} of {len(clips):,} clips, "
+            f"This page plays the first {shown:,} of {clips:,} clips, "
             "some of every voice; catalog.json lists them all."
         )
     return f"""<header class="top">
 <p class="kind">Listening page</p>
-<h1>{escape(name)}</h1>
+<h1>{escape(listing.name)}</h1>
 <p class="sums">{"".join(f"<span>{each}</span> " for each in sums)}
-<span>Algorithm <code>{escape(algorithm_fingerprint)}</code></span></p>
+<span>Algorithm <code>{escape(listing.algorithm_fingerprint)}</code></span></p>
 {"".join(f'<p class="note">{note}</p>' for note in notes)}
 </header>"""
 
 
-def _section(number: int, voice: _Voice, languages: dict[str, str]) -> str:
-    about = voice.about
+def _section(
+    number: int, about: JsonObject, clips: Iterable[_Clip], languages: dict[str, str]
+) -> Iterator[str]:
     title = str(about.get("display_name") or about["name"])
     tags = [f"<code>{escape(str(about['name']))}</code>"]
     tags += [escape(str(about[key])) for key in ("language", "status") if about.get(key)]
     description = str(about.get("description") or "").strip()
-    clips = "\n".join(_article(title, clip, languages) for clip in voice.clips)
-    return f"""<section class="voice" aria-labelledby="voice-{number}">
+    yield f"""<section class="voice" aria-labelledby="voice-{number}">
 <header class="who">
 <h2 id="voice-{number}">{escape(title)}</h2>
 <p class="tags">{"".join(f"<span>{tag}</span> " for tag in tags)}</p>
@@ -205,10 +178,10 @@ def _section(number: int, voice: _Voice, languages: dict[str, str]) -> str:
 {_source(about.get("source"))}
 </header>
 <div class="clips">
-{clips}
-</div>
-</section>
 """
+    for clip in clips:
+        yield _article(title, clip, languages) + "\n"
+    yield "</div>\n</section>\n"
 
 
 def _source(source: JsonObject | None) -> str:

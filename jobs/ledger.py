@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from catalog.errors import CatalogError
 from catalog.files import write_new
 from jobs.errors import OutputLostError
 from jobs.segments import LedgerIdentity, Row, segment_bytes, segment_files, segment_name
@@ -36,6 +37,7 @@ class Ledger:
         self._flush_rows, self._flush_s, self._clock = flush_rows, flush_s, clock
         self._rows: list[Row] = []
         self._oldest = 0.0
+        self._broken: CatalogError | None = None
         self._next = 1 + max((number for number, _ in segment_files(folder)), default=0)
 
     def append(self, row: Row) -> None:
@@ -54,14 +56,22 @@ class Ledger:
     def flush(self) -> None:
         """Commit what has been taken as one segment.
 
-        Raises `WriteFailedError`, and the rows wait for the next flush; `OutputLostError` where a
-        segment of that number is there, so that another job writes here too.
+        Raises `WriteFailedError`, now and whenever it is called again: whether such a segment is
+        there after all only the next job can tell. Raises `OutputLostError` where a segment of
+        that number is there, so that another job writes here too.
         """
+        if self._broken is not None:
+            raise self._broken
         if not self._rows:
             return
         data = segment_bytes(self._rows, self._identity)
         path = self._folder / segment_name(self._next)
-        if not write_new(path, data):
+        try:
+            is_ours = write_new(path, data)
+        except CatalogError as error:
+            self._broken = error
+            raise
+        if not is_ours:
             raise OutputLostError(
                 f"{path}: another job has committed it; this one stops. Render again"
             )

@@ -10,23 +10,24 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from catalog.canonical import canonical_json
 from catalog.export import TokenRow, write_token_parts
-from catalog.files import write_atomic
+from catalog.files import write_atomic, write_atomic_stream
 from catalog.loader import LoadedCatalog
+from catalog.record_spool import RecordSpool, open_spool
 from catalog.records import (
     ClipRecord,
     ConditioningRecord,
     PackRecord,
     SourceRecord,
     WindowRecord,
-    build_catalog_json,
-    build_provenance_json,
-    canonical_json,
     language_name,
     text_sha256,
     tokens_sha256,
 )
+from catalog.renders import Render
 from catalog.site import build_page
+from catalog.site_listing import Listing, VoiceClips
 from engine.dialogue import readable
 from engine.pack import Pack
 from jobs.content import profile_sha256
@@ -56,62 +57,72 @@ def write_outputs(out: Path, loaded: LoadedCatalog, pack: Pack, history: History
     """Write `catalog.json`, `provenance.json`, the token Parquet and the page; how many clips.
 
     They hold every clip of the catalog whose record is of the catalog's own content, whatever
-    part of it the last run was asked for.
+    part of it the last run was asked for. Of all clips only a batch is held at a time: they are
+    read once, their tokens written and their records put aside on disk, to be sorted for the rest.
     """
-    current = [
-        (planned, finished)
-        for planned in plan_renders(loaded, pack, history)
-        if (finished := history.on_disk(planned.render, planned.content_key))
-    ]
-    clips = [_clip(loaded, pack, history, planned, done) for planned, done in current]
-    catalog_json = build_catalog_json(loaded, clips)
-    write_token_parts(
-        out / "tokens",
-        _token_rows(history, current),
-        algorithm_fingerprint=pack.algorithm_fingerprint,
-        token_contract_fingerprint=pack.manifest.token_contract.fingerprint,
-        pack_sha256=pack.sha256,
-        token_contract=meaning_for_file(pack.text_side.contract),
-    )
-    write_atomic(
-        out / "site" / "index.html",
-        build_page(loaded.catalog.catalog, catalog_json, pack.algorithm_fingerprint),
-    )
-    write_atomic(out / "provenance.json", canonical_json(build_provenance_json(clips)))
-    write_atomic(out / "catalog.json", canonical_json(catalog_json))
-    return len(clips)
+    clips = _Clips(loaded, pack, history)
+    with open_spool(out / ".records", loaded) as spool:
+        write_token_parts(
+            out / "tokens",
+            clips.taken(spool),
+            algorithm_fingerprint=pack.algorithm_fingerprint,
+            token_contract_fingerprint=pack.manifest.token_contract.fingerprint,
+            pack_sha256=pack.sha256,
+            token_contract=meaning_for_file(pack.text_side.contract),
+        )
+        page = build_page(_listing(loaded.catalog.catalog, pack.algorithm_fingerprint, spool))
+        write_atomic_stream(out / "site" / "index.html", page)
+        write_atomic_stream(out / "provenance.json", spool.provenance_json())
+        write_atomic_stream(out / "catalog.json", spool.catalog_json())
+        return len(spool)
 
 
-def _clip(
-    loaded: LoadedCatalog, pack: Pack, history: History, planned: PlannedRender, done: Finished
-) -> ClipRecord:
-    render, voice, row = planned.render, planned.render.voice, done.row
-    windows = history.window_rows(done.content_key, done.execution)
-    return ClipRecord(
-        voice=voice.name,
-        passage=render.passage_id,
-        language=language_name(loaded.catalog, voice, render.language),
-        language_id=render.language,
-        audio=done.audio,
-        sha256=row["audio_sha256"],
-        text=render.text,
-        seed=render.seed,
-        model=pack.manifest.name,
-        checkpoint_sha256=pack.checkpoint_sha256,
-        edge_fade_seconds=pack.algorithm.edge_fade,
-        algorithm_fingerprint=pack.algorithm_fingerprint,
-        backend="loudkit-batch torch",
-        duration_seconds=row["samples"] / pack.algorithm.sample_rate,
-        profile_sha256=profile_sha256(pack, planned.conditioning),
-        token_contract_fingerprint=pack.manifest.token_contract.fingerprint,
-        execution={**json.loads(row["execution_facts"]), "digest": done.execution},
-        pcm_sha256=row["pcm_sha256"],
-        rendered_at=row["at"],
-        pack=PackRecord(pack.manifest.name, pack.sha256),
-        conditioning=ConditioningRecord.of(render),
-        source=SourceRecord.of(voice.source) if voice.source else None,
-        windows=tuple(_window(window) for window in windows),
-    )
+@dataclass(frozen=True, slots=True)
+class _Clips:
+    """The clips of a catalog that the output has, read from its ledger."""
+
+    loaded: LoadedCatalog
+    pack: Pack
+    history: History
+
+    def taken(self, spool: RecordSpool) -> Iterator[TokenRow]:
+        """The token rows of every clip; before the first of them its record is in the spool."""
+        for planned in plan_renders(self.loaded, self.pack, self.history):
+            done = self.history.on_disk(planned.render, planned.content_key)
+            if done is None:
+                continue
+            windows = self.history.window_rows(done.content_key, done.execution)
+            spool.add(self._record(planned, done, windows))
+            for row in windows:
+                yield _token_row(planned.render, row)
+
+    def _record(self, planned: PlannedRender, done: Finished, windows: list[Row]) -> ClipRecord:
+        pack, render, voice, row = self.pack, planned.render, planned.render.voice, done.row
+        return ClipRecord(
+            voice=voice.name,
+            passage=render.passage_id,
+            language=language_name(self.loaded.catalog, voice, render.language),
+            language_id=render.language,
+            audio=done.audio,
+            sha256=row["audio_sha256"],
+            text=render.text,
+            seed=render.seed,
+            model=pack.manifest.name,
+            checkpoint_sha256=pack.checkpoint_sha256,
+            edge_fade_seconds=pack.algorithm.edge_fade,
+            algorithm_fingerprint=pack.algorithm_fingerprint,
+            backend="loudkit-batch torch",
+            duration_seconds=row["samples"] / pack.algorithm.sample_rate,
+            profile_sha256=profile_sha256(pack, planned.conditioning),
+            token_contract_fingerprint=pack.manifest.token_contract.fingerprint,
+            execution={**json.loads(row["execution_facts"]), "digest": done.execution},
+            pcm_sha256=row["pcm_sha256"],
+            rendered_at=row["at"],
+            pack=PackRecord(pack.manifest.name, pack.sha256),
+            conditioning=ConditioningRecord.of(render),
+            source=SourceRecord.of(voice.source) if voice.source else None,
+            windows=tuple(_window(window) for window in windows),
+        )
 
 
 def _window(row: Row) -> WindowRecord:
@@ -133,20 +144,30 @@ def _window(row: Row) -> WindowRecord:
     )
 
 
-def _token_rows(
-    history: History, current: list[tuple[PlannedRender, Finished]]
-) -> Iterator[TokenRow]:
-    for planned, done in current:
-        for row in history.window_rows(done.content_key, done.execution):
-            yield TokenRow(
-                voice=planned.render.voice.name,
-                passage=planned.render.passage_id,
-                chunk_index=row["chunk_index"],
-                half=row["half"],
-                seed=row["seed"],
-                text=readable(row["text"]),
-                tokens=row["tokens"],
-            )
+def _token_row(render: Render, row: Row) -> TokenRow:
+    return TokenRow(
+        voice=render.voice.name,
+        passage=render.passage_id,
+        chunk_index=row["chunk_index"],
+        half=row["half"],
+        seed=row["seed"],
+        text=readable(row["text"]),
+        tokens=row["tokens"],
+    )
+
+
+def _listing(name: str, algorithm_fingerprint: str, spool: RecordSpool) -> Listing:
+    return Listing(
+        name=name,
+        algorithm_fingerprint=algorithm_fingerprint,
+        voices=[
+            VoiceClips(about, spool.counts[about["name"]], spool.samples(about["name"]))
+            for about in spool.voices()
+        ],
+        seconds=spool.seconds(),
+        others=len(spool) - spool.by_algorithm[algorithm_fingerprint],
+        language_ids=spool.language_ids,
+    )
 
 
 def write_report(out: Path, pack: Pack, counts: Counts, facts: RunFacts) -> dict[str, Any]:

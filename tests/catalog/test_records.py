@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from hashlib import sha256
 from pathlib import Path
@@ -16,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from catalog.canonical import canonical_json
 from catalog.errors import RecordsError, WriteFailedError
-from catalog.files import write_atomic
+from catalog.files import write_atomic, write_atomic_stream
 from catalog.loader import LoadedCatalog, load_catalog
 from catalog.record_reading import SOLE_PASSAGE, parse_records, read_records
 from catalog.records import (
@@ -26,14 +28,12 @@ from catalog.records import (
     PackRecord,
     SourceRecord,
     WindowRecord,
-    build_catalog_json,
-    build_provenance_json,
-    canonical_json,
     language_name,
     text_sha256,
     tokens_sha256,
 )
 from catalog.renders import iter_renders
+from tests.catalog.record_lists import catalog_list, provenance_list
 
 CATALOG = """\
 catalog: previews
@@ -128,7 +128,7 @@ FOREIGN = {
 
 
 def test_catalog_json_has_the_published_field_names(loaded: LoadedCatalog) -> None:
-    joe, slt = build_catalog_json(loaded, FOUR)[::-1]
+    joe, slt = catalog_list(loaded, FOUR)[::-1]
     assert {key: value for key, value in slt.items() if key != "sample"} == {
         "name": "slt",
         "display_name": "Slt",
@@ -147,12 +147,12 @@ def test_catalog_json_has_the_published_field_names(loaded: LoadedCatalog) -> No
         *("token_contract_fingerprint", "execution", "pcm_sha256", "windows", "rendered_at"),
         *("pack", "conditioning"),
     }
-    with_profile = build_catalog_json(loaded, [clip(profile_sha256="e" * 64)])
+    with_profile = catalog_list(loaded, [clip(profile_sha256="e" * 64)])
     assert with_profile[0]["sample"]["short"]["profile_sha256"] == "e" * 64
 
 
 def test_provenance_json_tells_how_each_clip_was_made() -> None:
-    entries = build_provenance_json(FOUR)
+    entries = provenance_list(FOUR)
     assert [(entry["name"], entry["passage"]) for entry in entries] == [
         ("joe", "alice"),
         ("joe", "short"),
@@ -166,43 +166,25 @@ def test_provenance_json_tells_how_each_clip_was_made() -> None:
     assert set(entry["sample"]["windows"][0]) == {each.name for each in fields(WindowRecord)}
 
 
-def test_the_order_of_arrival_leaves_no_trace(loaded: LoadedCatalog) -> None:
-    for build in (build_provenance_json, lambda clips: build_catalog_json(loaded, clips)):
-        assert canonical_json(build(FOUR)) == canonical_json(build(FOUR[::-1]))
-
-
-def test_a_voice_without_clips_is_not_listed(loaded: LoadedCatalog) -> None:
-    assert [voice["name"] for voice in build_catalog_json(loaded, [clip("joe")])] == ["joe"]
-    assert build_catalog_json(loaded, []) == []
-
-
-def test_impossible_sets_of_clips_are_refused(loaded: LoadedCatalog) -> None:
-    with pytest.raises(RecordsError, match=r'clip "eve/short": no such voice .*: slt, joe'):
-        build_catalog_json(loaded, [clip("eve")])
-    for build in (build_provenance_json, lambda clips: build_catalog_json(loaded, clips)):
-        with pytest.raises(RecordsError, match='clip "slt/short" is given twice'):
-            build([clip(), clip()])
-
-
 def test_records_come_back_as_they_were(loaded: LoadedCatalog, tmp_path: Path) -> None:
-    catalog_json = canonical_json(build_catalog_json(loaded, FOUR))
-    provenance_json = canonical_json(build_provenance_json(FOUR))
+    catalog_json = canonical_json(catalog_list(loaded, FOUR))
+    provenance_json = canonical_json(provenance_list(FOUR))
     write_atomic(tmp_path / "out" / "provenance.json", provenance_json)
     clips = read_records(tmp_path / "out" / "provenance.json")
     assert sorted(clips, key=lambda each: each.key) == sorted(FOUR, key=lambda each: each.key)
-    assert canonical_json(build_provenance_json(clips)) == provenance_json
+    assert canonical_json(provenance_list(clips)) == provenance_json
     again = parse_records(catalog_json, "catalog.json")
-    assert canonical_json(build_catalog_json(loaded, again)) == catalog_json
+    assert canonical_json(catalog_list(loaded, again)) == catalog_json
 
 
 def test_a_kept_record_keeps_what_we_do_not_know() -> None:
-    entries = build_provenance_json([clip()])
+    entries = provenance_list([clip()])
     entries[0]["sample"]["loudness"] = {"lufs": -23}
     entries[0]["source"]["terms"] = "http://terms"
     data = canonical_json(entries)
     (kept,) = parse_records(data, "p")
     assert kept.extra == {"loudness": {"lufs": -23}}
-    assert canonical_json(build_provenance_json([kept])) == data
+    assert canonical_json(provenance_list([kept])) == data
 
 
 def test_files_of_loudkit_are_read() -> None:
@@ -221,9 +203,7 @@ def test_files_of_loudkit_are_read() -> None:
 
 def test_a_passage_named_audio_is_no_sample(loaded: LoadedCatalog) -> None:
     clips = [clip(passage="audio")]
-    assert parse_records(canonical_json(build_catalog_json(loaded, clips)), "c")[0].key == (
-        "slt/audio"
-    )
+    assert parse_records(canonical_json(catalog_list(loaded, clips)), "c")[0].key == ("slt/audio")
 
 
 def test_conditioning_and_language_of_a_render(loaded: LoadedCatalog) -> None:
@@ -313,7 +293,7 @@ def test_canonical_json_reads_back(value: object) -> None:
 
 def changed(path: list[Any], value: object) -> bytes:
     """A provenance.json whose field at `path` holds `value`; Ellipsis takes the field away."""
-    root: Any = copy.deepcopy(build_provenance_json([clip()]))
+    root: Any = copy.deepcopy(provenance_list([clip()]))
     at = root
     for step in path[:-1]:
         at = at[step]
@@ -386,7 +366,7 @@ def test_what_is_no_records_file_is_refused(data: bytes, expected: str) -> None:
 
 
 def test_one_clip_recorded_twice_is_refused() -> None:
-    entry = build_provenance_json([clip()])[0]
+    entry = provenance_list([clip()])[0]
     with pytest.raises(RecordsError, match=r'\[1\]: clip "slt/short" is recorded twice'):
         parse_records(json.dumps([entry, entry]).encode(), "p")
 
@@ -405,7 +385,7 @@ def test_records_that_are_not_there(tmp_path: Path) -> None:
     insert=st.sampled_from(["", "{", "}", "[]", "null", '"', ",", "1e999", "-1", "\ud83d", "\\u"]),
 )
 def test_damaged_records_are_typed_errors(at: float, cut: int, insert: str) -> None:
-    text = canonical_json(build_provenance_json([clip()])).decode()
+    text = canonical_json(provenance_list([clip()])).decode()
     start = int(at * len(text))
     damaged = text[:start] + insert + text[start + cut :]
     try:
@@ -414,7 +394,7 @@ def test_damaged_records_are_typed_errors(at: float, cut: int, insert: str) -> N
         message = str(error)
         assert "\n" not in message
     else:
-        assert parse_records(canonical_json(build_provenance_json(clips)), "p") == clips
+        assert parse_records(canonical_json(provenance_list(clips)), "p") == clips
 
 
 # Writing.
@@ -428,6 +408,35 @@ def test_write_atomic_replaces_whole_files(tmp_path: Path) -> None:
     write_atomic(target, b"two")
     assert target.read_bytes() == b"two"
     assert os.listdir(target.parent) == ["file.json"]
+
+
+def test_a_stream_is_written_whole(tmp_path: Path) -> None:
+    write_atomic_stream(tmp_path / "a" / "f", (bytes([n % 256]) * 1000 for n in range(3000)))
+    assert (tmp_path / "a" / "f").stat().st_size == 3_000_000
+    write_atomic_stream(tmp_path / "a" / "f", [])
+    assert (tmp_path / "a" / "f").read_bytes() == b""
+    assert os.listdir(tmp_path / "a") == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected"),
+    [
+        (RecordsError("clip: no"), RecordsError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (OSError(5, "Input/output error"), WriteFailedError),
+    ],
+)
+def test_a_stream_that_breaks_off_leaves_the_old_file(
+    tmp_path: Path, raised: BaseException, expected: type[BaseException]
+) -> None:
+    def stream() -> Iterator[bytes]:
+        yield b"n" * 2**20
+        raise raised
+
+    write_atomic(tmp_path / "f", b"old")
+    with pytest.raises(expected):
+        write_atomic_stream(tmp_path / "f", stream())
+    assert ((tmp_path / "f").read_bytes(), os.listdir(tmp_path)) == (b"old", ["f"])
 
 
 def test_written_files_are_readable_by_others(tmp_path: Path) -> None:

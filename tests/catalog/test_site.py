@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from base64 import b64encode
+from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,10 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from catalog import site
+from catalog import site, site_listing
 from catalog.loader import load_catalog
-from catalog.records import ClipRecord, ConditioningRecord, build_catalog_json
+from catalog.records import ClipRecord, ConditioningRecord, spoken_language_id
 from catalog.site import build_page
+from catalog.site_listing import Listing, VoiceClips
+from tests.catalog.record_lists import catalog_list
 
 NOW = "7cd75498ad4e7531"
 BEFORE = "e5303ba243087222"
@@ -143,8 +147,23 @@ def voice(name: str, samples: dict[str, Any], **more: Any) -> dict[str, Any]:
     } | more
 
 
+def listing(*voices: dict[str, Any], name: str = "previews") -> Listing:
+    """What the page is told of the voices of a catalog.json."""
+    clips = [(about, each) for about in voices for each in about["sample"].values()]
+    return Listing(
+        name=name,
+        algorithm_fingerprint=NOW,
+        voices=[
+            VoiceClips(about, len(about["sample"]), about["sample"].items()) for about in voices
+        ],
+        seconds=sum(each.get("duration_seconds", 0.0) for _, each in clips),
+        others=sum(each["algorithm_fingerprint"] != NOW for _, each in clips),
+        language_ids={spoken_language_id(about, each) for about, each in clips},
+    )
+
+
 def page(*voices: dict[str, Any], name: str = "previews") -> Page:
-    return Page(build_page(name, list(voices), NOW))
+    return Page(b"".join(build_page(listing(*voices, name=name))))
 
 
 def facts(article: Element) -> dict[str, str]:
@@ -239,7 +258,7 @@ def test_an_address_that_is_no_web_page_is_only_text(url: str) -> None:
 
 def test_what_is_not_recorded_is_said_so() -> None:
     bare = {"audio": "audio/joe.flac", "text": "Hi.", "seed": 7, "algorithm_fingerprint": NOW}
-    found = page(voice("joe", bare, language=None, language_id=None))  # a single `sample`
+    found = page(voice("joe", {"only": bare}, language=None, language_id=None))
     (article,) = found.root.all("article")
     assert article.one("audio").attributes["src"] == "../audio/joe.flac"
     assert facts(article) == {
@@ -325,7 +344,8 @@ def test_ids_are_there_once_and_labels_find_their_fields() -> None:
 
 
 def test_bytes_repeat() -> None:
-    assert build_page("previews", roster(), NOW) == build_page("previews", roster(), NOW)
+    first, again = (b"".join(build_page(listing(*roster()))) for _ in range(2))
+    assert first == again
 
 
 def test_an_empty_catalog_is_a_page_that_says_so() -> None:
@@ -363,7 +383,7 @@ def test_two_thousand_clips_have_two_thousand_players() -> None:
 
 
 def test_more_clips_than_a_page_holds_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "MAX_CLIPS", 10)
+    monkeypatch.setattr(site_listing, "MAX_CLIPS", 10)
     large = voice("large", {f"p{i}": sample("large", f"p{i}") for i in range(40)})
     small = voice("small", {f"p{i}": sample("small", f"p{i}") for i in range(2)})
     found = page(large, small)
@@ -371,6 +391,28 @@ def test_more_clips_than_a_page_holds_are_shared_out(monkeypatch: pytest.MonkeyP
     assert of_small == 2
     assert of_large == 8
     assert "plays the first 10 of 42 clips" in found.root.one("p", "note").text
+
+
+@settings(deadline=None, derandomize=True, max_examples=200)
+@given(counts=st.lists(st.integers(1, 12), max_size=8), room=st.integers(1, 20))
+def test_every_voice_has_its_share_of_the_page(counts: list[int], room: int) -> None:
+    voices = [VoiceClips({}, count, ()) for count in counts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site_listing, "MAX_CLIPS", room)
+        each = replace(listing(), voices=voices).played_each()
+    places = sorted(place for count in counts for place in range(count))
+    end = places[room] if len(places) > room else len(places)
+    shown = [min(count, each) for count in counts]
+    assert shown == [min(count, max(end, 1)) for count in counts]
+    assert sum(shown) <= max(room, len(counts))
+
+
+def test_no_more_is_read_than_the_page_plays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_listing, "MAX_CLIPS", 10)
+    endless = ((f"p{n}", sample("slt", f"p{n}")) for n in itertools.count())
+    told = replace(listing(voice("slt", {})), voices=[VoiceClips(voice("slt", {}), 99, endless)])
+    assert len(Page(b"".join(build_page(told))).root.all("audio")) == 10
+    assert next(endless)[0] == "p10"
 
 
 @pytest.mark.parametrize(
@@ -410,8 +452,7 @@ def test_it_reads_what_records_build(tmp_path: Path) -> None:
         backend="test",
         conditioning=ConditioningRecord(language_id="da"),
     )
-    built = build_catalog_json(load_catalog(path), [clip])
-    article = Page(build_page("c", built, NOW)).root.one("article")
+    article = page(*catalog_list(load_catalog(path), [clip])).root.one("article")
     assert article.one("audio").attributes["src"] == "../audio/slt/hej.flac"
     assert article.attributes["data-language"] == "da"
     assert article.one("blockquote").text == "Hej."
