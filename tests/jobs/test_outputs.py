@@ -24,8 +24,9 @@ from catalog.renders import Render
 from engine.pack import Pack, open_pack
 from jobs.errors import LedgerError
 from jobs.history import Finished, History
-from jobs.ledger import Row
+from jobs.ledger_index import Place
 from jobs.outputs import write_outputs
+from jobs.segments import Row, SegmentReader
 from tests.catalog.record_lists import catalog_list, provenance_list
 from tests.jobs.conftest import write_catalog
 
@@ -35,6 +36,16 @@ MIB = 2**20
 MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 """The unit of `ru_maxrss`."""
 IDS = ("two", "one", "Three", "é", "ten")
+
+
+@dataclass(frozen=True)
+class OneRow:
+    """Segments that hold this row wherever one looks."""
+
+    found: Row
+
+    def row(self, segment: int, at: int) -> Row:
+        return self.found
 
 
 @dataclass
@@ -62,7 +73,8 @@ class InventedHistory:
             "execution_facts": json.dumps(facts, default=str),
             "at": "2026-11-30T02:36:00Z",
         }
-        return Finished(key, render.key, render.audio_path, 1, row)
+        rows = cast(SegmentReader, OneRow(row))
+        return Finished(key, render.key, render.audio_path, 1, Place(1, 0), rows)
 
     def window_rows(self, key: str, execution: str) -> list[Row]:
         fault = self.faults.get(execution)
