@@ -12,6 +12,9 @@ from pathlib import Path
 from catalog.errors import WriteFailedError
 
 
+_TEMPORARY = ".tmp-"
+
+
 class UnreadableFile(Exception):
     """Why a file cannot be read; `missing` when there is nothing at that path."""
 
@@ -68,7 +71,7 @@ def write_atomic_stream(path: Path, chunks: Iterable[bytes], *, sync_parent: boo
     Without `sync_parent` a power cut may undo the renaming until `sync_folder` was called.
     Raises WriteFailedError; then, and when `chunks` itself raises, no temporary sibling remains.
     """
-    temporary = path.with_name(f".tmp-{os.getpid()}-{os.urandom(6).hex()}")
+    temporary = _temporary_beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -79,7 +82,7 @@ def write_atomic_stream(path: Path, chunks: Iterable[bytes], *, sync_parent: boo
                 temporary.unlink()
             raise
         if sync_parent:
-            sync_folder(path.parent)
+            _sync_folder(path.parent)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise WriteFailedError(f"{path}: cannot be written: {reason or error}") from error
@@ -87,7 +90,7 @@ def write_atomic_stream(path: Path, chunks: Iterable[bytes], *, sync_parent: boo
 
 def write_new(path: Path, data: bytes) -> bool:
     """As `write_atomic`, but only where nothing is there; whether it was put there."""
-    temporary = path.with_name(f".tmp-{os.getpid()}-{os.urandom(6).hex()}")
+    temporary = _temporary_beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -106,11 +109,28 @@ def write_new(path: Path, data: bytes) -> bool:
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
-        sync_folder(path.parent)
+        _sync_folder(path.parent)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise WriteFailedError(f"{path}: cannot be written: {reason or error}") from error
     return True
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a kill left of unfinished writes in a folder; for whoever alone writes there."""
+    if not folder.is_dir():
+        return
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(_TEMPORARY):
+                    Path(entry.path).unlink(missing_ok=True)
+    except OSError as error:
+        raise WriteFailedError(f"{folder}: cannot be cleared: {error.strerror}") from error
+
+
+def _temporary_beside(path: Path) -> Path:
+    return path.with_name(f"{_TEMPORARY}{os.getpid()}-{os.urandom(6).hex()}")
 
 
 def _write_synced(path: Path, chunks: Iterable[bytes]) -> None:
@@ -123,7 +143,14 @@ def _write_synced(path: Path, chunks: Iterable[bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the renames and removals in a folder durable."""
+    """Make the renames and removals in a folder durable. Raises WriteFailedError."""
+    try:
+        _sync_folder(folder)
+    except OSError as error:
+        raise WriteFailedError(f"{folder}: cannot be synced: {error.strerror}") from error
+
+
+def _sync_folder(folder: Path) -> None:
     if os.name == "nt":
         return  # a folder cannot be opened there, and the rename is durable without it
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

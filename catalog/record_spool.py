@@ -66,6 +66,9 @@ def open_spool(folder: Path, loaded: LoadedCatalog) -> Iterator[RecordSpool]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+_BATCH_ROWS = 256
+
+
 class RecordSpool:
     """Takes the clips of one catalog in any order, and tells them in the order of each file."""
 
@@ -158,7 +161,14 @@ class RecordSpool:
 
     def _rows(self, query: str, *values: object) -> Iterator[Any]:
         with _told(self._folder):
-            yield from self._database.execute(query, values)
+            found = self._database.execute(query, values)
+        while True:
+            # Nothing is yielded within `_told`: a reader that stops half-way is no failed read.
+            with _told(self._folder):
+                batch = found.fetchmany(_BATCH_ROWS)
+            if not batch:
+                return
+            yield from batch
 
 
 def _entry_chunks(entry: str, sample: str) -> Iterator[str]:

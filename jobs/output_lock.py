@@ -16,6 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -98,7 +99,9 @@ class OutputLock:
         self._thread.join()
         held = self._read()
         if held is not None and held.owner == self._lease.owner:
-            (self._folder / _LEASE).unlink(missing_ok=True)
+            # One that stays behind costs the next job of another machine its waiting time.
+            with suppress(OSError):
+                (self._folder / _LEASE).unlink()
         self._unlock()
 
     def require_held(self, *, look: bool = False) -> None:

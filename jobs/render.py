@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from catalog.files import remove_leftovers
 from catalog.loader import LoadedCatalog, load_catalog
 from catalog.renders import iter_renders
 from engine.execution import ExecutionConfig
@@ -73,7 +74,16 @@ def run_render(options: RenderOptions, progress: Progress) -> RenderResult:
     next(iter_renders(loaded, options.only))  # a selection of nothing is refused here
     out = options.out or Path("out") / loaded.catalog.catalog
     with OutputLock(out) as lock, History(out, write=True) as history:
+        for folder in _folders_of(out, loaded):
+            remove_leftovers(folder)
         return _Run(options, progress, loaded, pack, out, history, lock).bring_up()
+
+
+def _folders_of(out: Path, loaded: LoadedCatalog) -> Iterator[Path]:
+    """Every folder that a run writes into."""
+    yield out
+    yield from (out / name for name in ("ledger", "tokens", "site"))
+    yield from (out / "audio" / voice.name for voice in loaded.catalog.voices)
 
 
 @dataclass(slots=True)
