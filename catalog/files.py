@@ -11,7 +11,6 @@ from pathlib import Path
 
 from catalog.errors import WriteFailedError
 
-
 _TEMPORARY = ".tmp-"
 
 

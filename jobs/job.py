@@ -2,8 +2,9 @@
 
 Work in flight is bounded by the slots of the workers, so a catalog of any length is a stream.
 Whatever a worker had in flight when it died goes elsewhere with the windows it had settled. A
-passage that was there is then run alone in a worker: if that worker dies too, it was the
-passage, and it is failed by name.
+passage that was there is then run alone in a worker, until it comes through or until two workers
+died with it alone: then it was the passage, and it is failed by name. (One such death may be the
+machine's: spot nodes go when they please.)
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class _Flight:
     worker: str = ""
     execution: str = ""
     deaths: int = 0
+    deaths_alone: int = 0
 
 
 class TooManyFailures(Exception):
@@ -183,6 +185,8 @@ class Job:
 
     def _give_up(self, queue: Queue) -> None:
         """Fail by name what only a cohort without a worker could go on with."""
+        if self._fleet.is_growing:
+            return
         alive = set(map(self._fleet.execution_of, self._fleet.workers))
         lost = [flight for flight in self._quarantine if flight.execution not in alive]
         for flight in lost:
@@ -324,13 +328,15 @@ class Job:
         """A worker is gone: its passages run again, each alone, from where they were."""
         self._counts.worker_deaths += 1
         self._progress.worker_died(death.worker, death.reason)
-        for flight in [f for f in self._flights.values() if f.worker == death.worker]:
+        lost = [flight for flight in self._flights.values() if flight.worker == death.worker]
+        for flight in lost:
             flight.deaths += 1
-            if flight.deaths < 2:
+            flight.deaths_alone += len(lost) == 1
+            if flight.deaths_alone < 2:
                 del self._flights[flight.planned.render.key]
                 self._quarantine.append(flight)
                 continue
-            told = f"its worker died twice, the last time alone with it: {death.reason}"
+            told = f"two workers died while they had nothing else: {death.reason}"
             self._fail(
                 flight,
                 FailureEvent(

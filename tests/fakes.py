@@ -205,6 +205,10 @@ class InProcessFleet:
     def workers(self) -> tuple[str, ...]:
         return tuple(self._queues)
 
+    @property
+    def is_growing(self) -> bool:
+        return False
+
     def execution_of(self, worker: str) -> str:
         return self._executions[worker]
 

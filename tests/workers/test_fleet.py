@@ -26,9 +26,9 @@ def _job(key: str) -> PassageJob:
     return PassageJob(key, "Good morning.", Conditioning("slt"), 7, "en", "wav")
 
 
-def _wait_for_a_death(fleet: Fleet) -> None:
-    while not any(isinstance(arrival, WorkerDied) for arrival in fleet.wait(1.0)):
-        pass
+def _wait_for_ever(fleet: Fleet) -> None:
+    while True:
+        list(fleet.wait(1.0))
 
 
 def test_a_dead_worker_is_told_of_and_replaced(starter: Pack, ray_session: None) -> None:
@@ -38,6 +38,9 @@ def test_a_dead_worker_is_told_of_and_replaced(starter: Pack, ray_session: None)
         fleet.kill_worker(first)
         arrivals: list[Any] = []
         while not any(isinstance(arrival, WorkerDied) for arrival in arrivals):
+            arrivals += list(fleet.wait(1.0))
+        while not fleet.workers:
+            assert fleet.is_growing
             arrivals += list(fleet.wait(1.0))
         [second] = fleet.workers
         assert second != first
@@ -56,14 +59,16 @@ def test_a_worker_of_another_identity_is_refused(starter: Pack, ray_session: Non
         fleet._spec = WorkerSpec(
             str(starter.root), starter.sha256, ExecutionConfig(row_padding=8), 4
         )
-        fleet._spawn(1)
+        fleet._spawn()
+        while fleet.is_growing:
+            list(fleet.wait(1.0))
         assert fleet.workers == (first,)
         [turned_away] = fleet.turned_away
-        assert "rows>=8" in turned_away.identity
+        assert "rows>=8" in turned_away.reason
         # With nobody else left there is nothing to go on with.
         fleet.kill_worker(first)
         with pytest.raises(IdentityMismatchError, match=r"rows>=8.*--allow-mixed"):
-            _wait_for_a_death(fleet)
+            _wait_for_ever(fleet)
 
 
 def test_what_keeps_a_worker_from_loading_is_raised_as_it_is(
