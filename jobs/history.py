@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +13,7 @@ from catalog.renders import Render
 from engine.detectors import Inspection
 from engine.passage import FinishedWindow
 from jobs.ledger_index import LedgerIndex, Place, content_blob
+from jobs.output import FolderOutput
 from jobs.segments import Row, SegmentReader
 
 
@@ -39,12 +40,19 @@ class History:
     Nothing but an index is kept, on disk; rows are read where they are asked for.
     """
 
-    def __init__(self, out: Path, *, write: bool = False) -> None:
-        """`write` is for the job that holds the output: the index stays beside the ledger.
+    def __init__(
+        self,
+        out: Path,
+        *,
+        size_of: Callable[[str], int | None] | None = None,
+        write: bool = False,
+    ) -> None:
+        """`size_of` tells a clip's bytes; by default that of the file below `out`. `write` is for
+        the job that holds the output: the index stays beside the ledger.
 
         Raises `LedgerError` naming a segment that cannot be read.
         """
-        self._out = out
+        self._size_of = size_of or FolderOutput(out).size_of
         self._index = LedgerIndex(out / "ledger", write=write)
         self._rows = SegmentReader(out / "ledger")
         self._is_behind = False
@@ -124,9 +132,8 @@ class History:
 
     def _fault(self, finished: Finished) -> str:
         """What is wrong with a clip's file, as far as its size can tell; hashes are `verify`'s."""
-        try:
-            size = (self._out / finished.audio).stat().st_size
-        except OSError:
+        size = self._size_of(finished.audio)
+        if size is None:
             return "file missing"
         return "" if size == finished.audio_bytes else "file altered"
 

@@ -14,15 +14,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
-from catalog.files import sync_folder, write_atomic
 from engine.events import Event, FailureEvent, PassageEvent, PassageJob, WindowEvent
 from engine.passage import FinishedWindow
 from jobs.cohorts import Queue, VoiceCohorts
 from jobs.history import History, window_row
 from jobs.interruption import Interrupted
 from jobs.ledger import Ledger
+from jobs.output import Output
 from jobs.plan import PlannedRender
 from jobs.progress import Progress
 from jobs.segments import Row
@@ -91,7 +90,7 @@ class Job:
         self,
         fleet: Fleet,
         *,
-        out: Path,
+        output: Output,
         ledger: Ledger,
         history: History,
         sample_rate_hz: int,
@@ -107,7 +106,7 @@ class Job:
 
         `max_failures` is how many renders of this run may fail before it stops.
         """
-        self._fleet, self._out, self._ledger, self._history = fleet, out, ledger, history
+        self._fleet, self._output, self._ledger, self._history = fleet, output, ledger, history
         self._cohorts, self._require_held = cohorts, require_held
         self._most_failures = None if max_failures is None else counts.failed + max_failures
         self._sample_rate_hz, self._counts, self._progress = sample_rate_hz, counts, progress
@@ -116,7 +115,6 @@ class Job:
         self._flights: dict[str, _Flight] = {}
         self._quarantine: deque[_Flight] = deque()
         self._unannounced: list[str] = []
-        self._unsynced: set[Path] = set()
 
     def run(
         self, todo: Iterator[PlannedRender], *, should_stop: Callable[[], bool] = lambda: False
@@ -249,9 +247,7 @@ class Job:
 
     def _finish(self, flight: _Flight, event: PassageEvent) -> None:
         render = flight.planned.render
-        path = self._out / render.audio_path
-        write_atomic(path, event.audio, sync_parent=False)
-        self._unsynced.add(path.parent)
+        self._output.put_audio(render.audio_path, event.audio)
         self._commit(
             "finished",
             flight,
@@ -277,9 +273,7 @@ class Job:
     def _flush(self) -> None:
         """Make durable what has been done, audio before the rows that tell of it; then say so."""
         self._require_held()
-        for folder in sorted(self._unsynced):
-            sync_folder(folder)
-        self._unsynced.clear()
+        self._output.make_durable()
         self._ledger.flush()
         for key in self._unannounced:
             self._progress.rendered(key, self._counts)

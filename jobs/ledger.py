@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from catalog.errors import CatalogError
-from catalog.files import write_new
 from jobs.errors import OutputLostError
+from jobs.output import Output
 from jobs.segments import LedgerIdentity, Row, segment_bytes, segment_files, segment_name
 
 Committed = Callable[[int, list[Row]], None]
 
 
 class Ledger:
-    """Appends rows to a folder of segments. Not for two writers at once."""
+    """Appends rows to an output's segments. Not for two writers at once."""
 
     def __init__(
         self,
-        folder: Path,
+        output: Output,
         identity: LedgerIdentity,
         *,
         committed: Committed = lambda number, rows: None,
@@ -33,12 +32,13 @@ class Ledger:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`committed` is told the number and the rows of each segment once it is durable."""
-        self._folder, self._identity, self._committed = folder, identity, committed
+        self._output, self._identity, self._committed = output, identity, committed
         self._flush_rows, self._flush_s, self._clock = flush_rows, flush_s, clock
         self._rows: list[Row] = []
         self._oldest = 0.0
         self._broken: CatalogError | None = None
-        self._next = 1 + max((number for number, _ in segment_files(folder)), default=0)
+        segments = segment_files(output.folder / "ledger")
+        self._next = 1 + max((number for number, _ in segments), default=0)
 
     def append(self, row: Row) -> None:
         """Take a row; it is durable after the next flush."""
@@ -65,15 +65,16 @@ class Ledger:
         if not self._rows:
             return
         data = segment_bytes(self._rows, self._identity)
-        path = self._folder / segment_name(self._next)
+        name = segment_name(self._next)
         try:
-            is_ours = write_new(path, data)
+            is_ours = self._output.commit_segment(name, data)
         except CatalogError as error:
             self._broken = error
             raise
         if not is_ours:
             raise OutputLostError(
-                f"{path}: another job has committed it; this one stops. Render again"
+                f"{self._output.address}: another job has committed {name}; this one stops. "
+                "Render again"
             )
         number, rows = self._next, self._rows
         self._next, self._rows = self._next + 1, []

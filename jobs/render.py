@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from catalog.files import remove_leftovers
 from catalog.loader import LoadedCatalog, load_catalog
 from catalog.renders import iter_renders
 from engine.execution import ExecutionConfig
@@ -21,6 +20,7 @@ from jobs.history import History
 from jobs.interruption import Interrupted, Interruption
 from jobs.job import Counts, Failure, Job, TooManyFailures
 from jobs.ledger import Ledger
+from jobs.output import RECORDS, Output, open_output
 from jobs.output_lock import OutputLock
 from jobs.outputs import RunFacts, write_outputs, write_report
 from jobs.plan import PlannedRender, open_catalog_pack, plan_renders
@@ -30,13 +30,17 @@ from workers.errors import FleetStoppedError, WorkerError
 from workers.fleet import Fleet
 from workers.renderer import WorkerSpec
 
+MIRRORS = Path("out")
+"""Where outputs go that are not named, and the mirrors of those that lie in a store."""
+
 
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
     """What the command line asks for."""
 
     catalog: Path
-    out: Path | None
+    out: str | None
+    """A folder or s3://bucket/prefix."""
     workers: int
     slots: int
     execution: ExecutionConfig
@@ -45,6 +49,10 @@ class RenderOptions:
     address: str | None = None
     max_failures: int | None = None
     """How many renders of this run may fail before it stops; None for any number."""
+    endpoint_url: str | None = None
+    """Of a server other than Amazon's that speaks S3."""
+    unconditional_writes: bool = False
+    """Write to a server that ignores conditions, so that two jobs would not notice each other."""
     allow_mixed: bool = False
     """Take workers of several execution identities, each voice on one of them."""
     fleet: Callable[..., Fleet] = Fleet
@@ -55,7 +63,7 @@ class RenderOptions:
 class RenderResult:
     """How a render command ended."""
 
-    out: Path
+    out: str
     counts: Counts
     report: dict[str, Any]
     interrupted: bool
@@ -72,18 +80,16 @@ def run_render(options: RenderOptions, progress: Progress) -> RenderResult:
     loaded = load_catalog(options.catalog)
     pack = open_catalog_pack(loaded)
     next(iter_renders(loaded, options.only))  # a selection of nothing is refused here
-    out = options.out or Path("out") / loaded.catalog.catalog
-    with OutputLock(out) as lock, History(out, write=True) as history:
-        for folder in _folders_of(out, loaded):
-            remove_leftovers(folder)
-        return _Run(options, progress, loaded, pack, out, history, lock).bring_up()
-
-
-def _folders_of(out: Path, loaded: LoadedCatalog) -> Iterator[Path]:
-    """Every folder that a run writes into."""
-    yield out
-    yield from (out / name for name in ("ledger", "tokens", "site"))
-    yield from (out / "audio" / voice.name for voice in loaded.catalog.voices)
+    output = open_output(
+        options.out or str(MIRRORS / loaded.catalog.catalog),
+        mirrors=MIRRORS,
+        endpoint_url=options.endpoint_url,
+        unconditional=options.unconditional_writes,
+    )
+    with OutputLock(output.lease(), address=output.address) as lock:
+        output.prepare([voice.name for voice in loaded.catalog.voices])
+        with History(output.folder, size_of=output.size_of, write=True) as history:
+            return _Run(options, progress, loaded, pack, output, history, lock).bring_up()
 
 
 @dataclass(slots=True)
@@ -94,7 +100,7 @@ class _Run:
     progress: Progress
     loaded: LoadedCatalog
     pack: Pack
-    out: Path
+    output: Output
     history: History
     lock: OutputLock
     counts: Counts = field(default_factory=Counts)
@@ -124,7 +130,8 @@ class _Run:
                 broken = error
         self.progress.committed(self.counts)
         self.history.catch_up()
-        write_outputs(self.out, self.loaded, self.pack, self.history)
+        write_outputs(self.output.folder, self.loaded, self.pack, self.history)
+        self.output.hand_over(RECORDS)
         facts = RunFacts(
             command="render",
             started_at=started_at,
@@ -136,10 +143,11 @@ class _Run:
             interrupted=interrupted,
             stopped=self.stopped,
         )
-        report = write_report(self.out, self.pack, self.counts, facts)
+        report = write_report(self.output.folder, self.pack, self.counts, facts)
+        self.output.hand_over(("report.json",))
         if broken is not None:
             raise broken
-        return RenderResult(self.out, self.counts, report, interrupted, self.stopped)
+        return RenderResult(self.output.address, self.counts, report, interrupted, self.stopped)
 
     def _planned(self) -> Iterator[PlannedRender]:
         return plan_renders(
@@ -188,7 +196,7 @@ class _Run:
             cohorts = VoiceCohorts(fleet, self.history)
             job = Job(
                 fleet,
-                out=self.out,
+                output=self.output,
                 ledger=self._ledger(),
                 history=self.history,
                 sample_rate_hz=self.pack.algorithm.sample_rate,
@@ -213,7 +221,7 @@ class _Run:
             token_contract_fingerprint=self.pack.manifest.token_contract.fingerprint,
             plan_digest=self.plan_digest,
         )
-        return Ledger(self.out / "ledger", identity, committed=self.history.note)
+        return Ledger(self.output, identity, committed=self.history.note)
 
     def _to_make(self, cohorts: VoiceCohorts) -> Iterator[PlannedRender]:
         """The renders that are not current; and those that are, in a voice this run would mix.

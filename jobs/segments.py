@@ -21,7 +21,7 @@ import pyarrow as pa
 from jobs.errors import LedgerError
 
 FORMAT = "loudkit-batch-ledger-2"
-_SEGMENT = re.compile(r"segment-(\d{8})\.arrow")
+SEGMENT_NAME = re.compile(r"segment-(\d{8})\.arrow")
 _OPEN_AT_MOST = 64
 
 SCHEMA = pa.schema(
@@ -115,7 +115,7 @@ def segment_files(folder: Path) -> list[tuple[int, Path]]:
     """The segments of a ledger with their numbers, in the order they were committed."""
     if not folder.is_dir():
         return []
-    matches = ((_SEGMENT.fullmatch(path.name), path) for path in folder.iterdir())
+    matches = ((SEGMENT_NAME.fullmatch(path.name), path) for path in folder.iterdir())
     return sorted((int(match[1]), path) for match, path in matches if match)
 
 

@@ -18,7 +18,7 @@ class NoJobError(JobError):
     code = "no_job"
 
 
-def job_status(out: Path) -> dict[str, Any]:
+def job_status(out: Path, place: str) -> dict[str, Any]:
     """What is finished and failed, and when something was last committed.
 
     Raises `NoJobError` for a folder without a ledger and `LedgerError` for a torn segment.
@@ -26,7 +26,7 @@ def job_status(out: Path) -> dict[str, Any]:
     folder = out / "ledger"
     segments = segment_files(folder)
     if not segments:
-        raise NoJobError(f"{out}: holds no ledger; render a catalog with --out {out} first")
+        raise NoJobError(f"{place}: holds no ledger; render a catalog with --out {place} first")
     index, rows = LedgerIndex(folder, write=False), SegmentReader(folder)
     try:
         # Who failed last and was not finished since has failed; the rest of `finished` stands.
@@ -47,7 +47,7 @@ def job_status(out: Path) -> dict[str, Any]:
     finally:
         index.close()
     return {
-        "out": str(out),
+        "out": place,
         "finished": finished,
         "failed": failed,
         "failures": failures,

@@ -74,7 +74,7 @@ def measure(passages: int, folder: Path) -> dict[str, float]:
 
     options = RenderOptions(
         catalog=write_corpus(folder, passages),
-        out=folder / "out",
+        out=str(folder / "out"),
         workers=1,
         slots=64,
         execution=ExecutionConfig(),

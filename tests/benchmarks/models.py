@@ -145,7 +145,7 @@ def random_100m() -> Subject:
         return [
             Window(
                 tuple(draw.randrange(2, audio_base) for _ in range(draw.randint(20, 100))),
-                draw.randint(4, 60),
+                draw.randint(4, 40),
                 number,
             )
             for number in range(count)

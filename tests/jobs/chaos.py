@@ -90,7 +90,7 @@ def render(catalog: Path, out: Path, *, workers: int, fleet: Any, **given: Any) 
     """A run over this fleet."""
     options = RenderOptions(
         catalog=catalog,
-        out=out,
+        out=str(out),
         workers=workers,
         slots=4,
         execution=ExecutionConfig(),

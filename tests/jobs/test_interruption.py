@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs.errors import OutputBusyError
+from jobs.lease import FolderLease
 from jobs.output_lock import OutputLock
 from tests.jobs.conftest import Outcome, write_catalog
 
@@ -79,26 +80,28 @@ def test_a_second_job_into_one_output_is_refused(
     loudkit: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     write_catalog(tmp_path)
-    with OutputLock(tmp_path / "out"):
+    with OutputLock(FolderLease(tmp_path / "out"), address="out"):
         outcome = loudkit("render", "catalog.yaml", "--out", "out")
     assert outcome.exit_code == 2
     assert "output_busy" in outcome.stderr
     assert len(outcome.stderr.splitlines()) == 1
-    with OutputLock(tmp_path / "out"):  # it was let go
+    with OutputLock(FolderLease(tmp_path / "out"), address="out"):  # it was let go
         pass
 
 
 def test_a_lock_is_let_go_by_death(tmp_path: Path) -> None:
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom jobs.output_lock import OutputLock\n"
-        "with OutputLock(Path(sys.argv[1])):\n    os.kill(os.getpid(), 9)\n"
+        "import os, sys\nfrom pathlib import Path\nfrom jobs.lease import FolderLease\n"
+        "from jobs.output_lock import OutputLock\n"
+        "with OutputLock(FolderLease(Path(sys.argv[1])), address='out'):\n"
+        "    os.kill(os.getpid(), 9)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=False)
     assert done.returncode == -9
     with (
-        OutputLock(tmp_path),
+        OutputLock(FolderLease(tmp_path), address="out"),
         pytest.raises(OutputBusyError),
-        OutputLock(tmp_path),
+        OutputLock(FolderLease(tmp_path), address="out"),
     ):
         pass
 

@@ -28,11 +28,12 @@ def write(folder: Path, *, passages: int = 12, voices: str = VOICES, more: str =
     return path
 
 
-def render(catalog: Path, out: Path, *, workers: int = 2, **given: Any) -> RenderResult:
-    """A whole run over null engines; keywords of the fleet go to it."""
-    options = {"max_failures", "allow_mixed", "only", "everything"}
-    fleet = partial(InProcessFleet, **{k: v for k, v in given.items() if k not in options})
-    asked = {k: v for k, v in given.items() if k in options}
+OPTIONS = {"max_failures", "allow_mixed", "only", "everything"}
+
+
+def render_to(catalog: Path, out: str, *, workers: int = 2, **given: Any) -> RenderResult:
+    """A whole run over null engines; what is no option of a render goes to the fleet."""
+    fleet = partial(InProcessFleet, **{k: v for k, v in given.items() if k not in OPTIONS})
     result = run_render(
         RenderOptions(
             catalog=catalog,
@@ -41,15 +42,26 @@ def render(catalog: Path, out: Path, *, workers: int = 2, **given: Any) -> Rende
             slots=4,
             execution=ExecutionConfig(),
             fleet=fleet,  # type: ignore[arg-type]
-            **asked,
+            **{k: v for k, v in given.items() if k in OPTIONS},
         ),
         Silent(),
     )
-    report = json.loads((out / "report.json").read_text())
+    report = result.report
     told = report["rendered"] + report["reused"] + report["failed"] + report["remaining"]
     assert report["planned"] == told
     assert (report["remaining"] == 0) or report["stopped"] or report["interrupted"]
     return result
+
+
+def render(catalog: Path, out: Path, *, workers: int = 2, **given: Any) -> RenderResult:
+    """`render_to` a folder, whose report is the result's."""
+    result = render_to(catalog, str(out), workers=workers, **given)
+    assert json.loads((out / "report.json").read_text()) == result.report
+    return result
+
+
+_ASIDE = ("ledger/", "report.json", ".store-lock")
+"""What of an output is not the same for the same clips; the last is a store's in a folder."""
 
 
 def tree(out: Path) -> dict[str, bytes]:
@@ -57,7 +69,7 @@ def tree(out: Path) -> dict[str, bytes]:
     found = {}
     for path in sorted(out.rglob("*")):
         name = path.relative_to(out).as_posix()
-        if path.is_file() and not name.startswith(("ledger/", "report.json")):
+        if path.is_file() and not name.startswith(_ASIDE):
             found[name] = path.read_bytes()
     for name in ("catalog.json", "provenance.json"):
         found[name] = _without_moments(found[name])

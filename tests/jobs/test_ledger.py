@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jobs.errors import LedgerError
 from jobs.history import History, finished_window, window_row
 from jobs.ledger import Ledger
+from jobs.output import FolderOutput
 from jobs.segments import SCHEMA, LedgerIdentity, read_rows, segment_files
 from tests.fakes import finished_window_of
 
@@ -33,24 +34,24 @@ def _row(number: int, **facts: Any) -> dict[str, Any]:
 
 
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path, IDENTITY, flush_rows=3)
+    ledger = Ledger(FolderOutput(tmp_path), IDENTITY, flush_rows=3)
     written = [_row(n) for n in range(8)]
     for row in written:
         ledger.append(row)
         if ledger.is_due:
             ledger.flush()
-    assert len(segment_files(tmp_path)) == 2  # the last two rows are not due yet
+    assert len(segment_files(tmp_path / "ledger")) == 2  # the last two rows are not due yet
     ledger.flush()
-    found = list(read_rows(tmp_path))
+    found = list(read_rows(tmp_path / "ledger"))
     assert [{k: row[k] for k in written[0]} for row in found] == written
-    assert [path.name for _, path in segment_files(tmp_path)] == [
+    assert [path.name for _, path in segment_files(tmp_path / "ledger")] == [
         f"segment-{n:08d}.arrow" for n in (1, 2, 3)
     ]
 
 
 def test_a_flush_is_due_by_time_as_well(tmp_path: Path) -> None:
     now = [0.0]
-    ledger = Ledger(tmp_path, IDENTITY, flush_s=5.0, clock=lambda: now[0])
+    ledger = Ledger(FolderOutput(tmp_path), IDENTITY, flush_s=5.0, clock=lambda: now[0])
     ledger.append(_row(0))
     now[0] = 4.9
     assert not ledger.is_due
@@ -60,24 +61,24 @@ def test_a_flush_is_due_by_time_as_well(tmp_path: Path) -> None:
 
 def test_a_new_writer_goes_on_after_the_last_segment(tmp_path: Path) -> None:
     for number in range(3):
-        ledger = Ledger(tmp_path, IDENTITY)
+        ledger = Ledger(FolderOutput(tmp_path), IDENTITY)
         ledger.append(_row(number))
         ledger.flush()
-    assert [row["chunk_index"] for row in read_rows(tmp_path)] == [0, 1, 2]
+    assert [row["chunk_index"] for row in read_rows(tmp_path / "ledger")] == [0, 1, 2]
 
 
 def test_seeds_over_two_to_the_63_survive(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path, IDENTITY)
+    ledger = Ledger(FolderOutput(tmp_path), IDENTITY)
     ledger.append(_row(0, seed=2**64 - 1))
     ledger.flush()
-    assert [row["seed"] for row in read_rows(tmp_path)] == [2**64 - 1]
+    assert [row["seed"] for row in read_rows(tmp_path / "ledger")] == [2**64 - 1]
 
 
 def test_segments_carry_what_they_were_made_under(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path, IDENTITY)
+    ledger = Ledger(FolderOutput(tmp_path), IDENTITY)
     ledger.append(_row(0))
     ledger.flush()
-    [(_, path)] = segment_files(tmp_path)
+    [(_, path)] = segment_files(tmp_path / "ledger")
     with pa.ipc.open_file(str(path)) as reader:
         metadata = reader.schema.metadata
     assert metadata[b"token_contract_fingerprint"] == b"c" * 16
@@ -90,34 +91,36 @@ def test_a_torn_segment_is_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, cut: float, flip: int
 ) -> None:
     folder = tmp_path_factory.mktemp("ledger")
-    ledger = Ledger(folder, IDENTITY)
+    ledger = Ledger(FolderOutput(folder), IDENTITY)
     for number in range(20):
         ledger.append(_row(number))
     ledger.flush()
-    [(_, path)] = segment_files(folder)
+    [(_, path)] = segment_files(folder / "ledger")
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * cut)])
     with pytest.raises(LedgerError, match=path.name):
-        list(read_rows(folder))
+        list(read_rows(folder / "ledger"))
 
 
 def test_a_foreign_arrow_file_is_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "segment-00000001.arrow"
+    path = tmp_path / "ledger" / "segment-00000001.arrow"
+    path.parent.mkdir()
     table = pa.table({"kind": ["window"]})
     with pa.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
     with pytest.raises(LedgerError, match="segment-00000001"):
-        list(read_rows(tmp_path))
+        list(read_rows(tmp_path / "ledger"))
 
 
 def test_other_files_in_the_folder_are_none_of_its_business(tmp_path: Path) -> None:
-    (tmp_path / ".tmp-1-ab").write_bytes(b"half a segment")
-    (tmp_path / "notes.txt").write_text("mine")
-    assert list(read_rows(tmp_path)) == []
+    (tmp_path / "ledger").mkdir()
+    (tmp_path / "ledger" / ".tmp-1-ab").write_bytes(b"half a segment")
+    (tmp_path / "ledger" / "notes.txt").write_text("mine")
+    assert list(read_rows(tmp_path / "ledger")) == []
 
 
 def test_windows_are_taken_up_to_the_first_gap(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger", IDENTITY)
+    ledger = Ledger(FolderOutput(tmp_path), IDENTITY)
     for chunk, half in ((0, 0), (1, 1), (1, 2), (2, 1), (3, 0)):
         ledger.append(_row(chunk, half=half))
     ledger.flush()

@@ -6,10 +6,12 @@ import json
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobs.errors import OutputBusyError, OutputLostError
+from jobs.lease import FolderLease
 from jobs.output_lock import OutputLock
 
 
@@ -19,6 +21,11 @@ def _lease(out: Path, *, machine: str, beat: int = 3, owner: str = "other") -> P
     held = {"owner": owner, "machine": machine, "host": "far", "pid": 7, "beat": beat}
     path.write_text(json.dumps(held))
     return path
+
+
+def held(out: Path, **given: Any) -> OutputLock:
+    """The lock of a folder."""
+    return OutputLock(FolderLease(out), address=str(out), **given)
 
 
 class FakeTime:
@@ -37,9 +44,9 @@ class FakeTime:
 
 def test_the_second_job_of_a_machine_is_refused_by_name(tmp_path: Path) -> None:
     with (
-        OutputLock(tmp_path),
+        held(tmp_path),
         pytest.raises(OutputBusyError, match=r"job \d+ on .* is rendering into it"),
-        OutputLock(tmp_path),
+        held(tmp_path),
     ):
         pass
     assert not (tmp_path / "ledger" / "lease.json").exists()
@@ -48,17 +55,15 @@ def test_the_second_job_of_a_machine_is_refused_by_name(tmp_path: Path) -> None:
 def test_a_lease_of_a_dead_job_of_this_machine_is_taken_at_once(tmp_path: Path) -> None:
     _lease(tmp_path, machine="here")
     times = FakeTime()
-    with OutputLock(tmp_path, machine="here", sleep=times.sleep, clock=times.clock) as lock:
-        lock.require_held(look=True)
+    with held(tmp_path, machine="here", sleep=times.sleep, clock=times.clock) as lock:
+        lock.require_held()
     assert times.now == 0.0
 
 
 def test_a_silent_lease_of_another_machine_is_taken_after_its_time(tmp_path: Path) -> None:
     _lease(tmp_path, machine="there")
     times = FakeTime()
-    with OutputLock(
-        tmp_path, machine="here", stale_after_s=30.0, sleep=times.sleep, clock=times.clock
-    ):
+    with held(tmp_path, machine="here", stale_after_s=30.0, sleep=times.sleep, clock=times.clock):
         assert times.now >= 30.0
 
 
@@ -76,7 +81,7 @@ def test_a_lease_that_moves_is_a_job_that_lives(tmp_path: Path, change: str) -> 
 
     with (
         pytest.raises(OutputBusyError, match="job 7 on far"),
-        OutputLock(tmp_path, machine="here", sleep=sleep, clock=times.clock),
+        held(tmp_path, machine="here", sleep=sleep, clock=times.clock),
     ):
         pass
 
@@ -89,7 +94,7 @@ def test_a_lease_that_is_given_back_meanwhile_is_free(tmp_path: Path) -> None:
         times.sleep(seconds)
         path.unlink(missing_ok=True)
 
-    with OutputLock(tmp_path, machine="here", sleep=sleep, clock=times.clock):
+    with held(tmp_path, machine="here", sleep=sleep, clock=times.clock):
         assert times.now < 1.0
 
 
@@ -97,12 +102,12 @@ def test_a_lease_that_is_given_back_meanwhile_is_free(tmp_path: Path) -> None:
 def test_a_lease_that_says_nothing_holds_nothing(tmp_path: Path, content: bytes) -> None:
     path = _lease(tmp_path, machine="there")
     path.write_bytes(content)
-    with OutputLock(tmp_path, machine="here"):
+    with held(tmp_path, machine="here"):
         assert json.loads(path.read_bytes())["machine"] == "here"
 
 
 def test_a_job_whose_output_was_taken_over_learns_it_and_stops(tmp_path: Path) -> None:
-    with OutputLock(tmp_path, heartbeat_s=0.01) as lock:
+    with held(tmp_path, heartbeat_s=0.01) as lock:
         lock.require_held()
         _lease(tmp_path, machine="there")
         lock._thread.join(timeout=10)  # it ends with what it finds
@@ -114,7 +119,7 @@ def test_a_job_whose_output_was_taken_over_learns_it_and_stops(tmp_path: Path) -
 
 def test_the_heart_beats_while_the_job_lives(tmp_path: Path) -> None:
     path = tmp_path / "ledger" / "lease.json"
-    with OutputLock(tmp_path, heartbeat_s=0.01):
+    with held(tmp_path, heartbeat_s=0.01):
         until = time.monotonic() + 10
         while json.loads(path.read_bytes())["beat"] < 3 and time.monotonic() < until:
             time.sleep(0.01)
