@@ -6,7 +6,8 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from catalog.errors import WriteFailedError
@@ -60,57 +61,74 @@ def write_atomic(path: Path, data: bytes, *, sync_parent: bool = True) -> None:
     write_atomic_stream(path, (data,), sync_parent=sync_parent)
 
 
-def write_atomic_stream(path: Path, chunks: Iterable[bytes], *, sync_parent: bool = True) -> None:
+def write_atomic_stream(
+    path: Path,
+    chunks: Iterable[bytes],
+    *,
+    sync_parent: bool = True,
+    publishing: AbstractContextManager[None] | None = None,
+) -> None:
     """Put all of `chunks` at `path`, whole and durable, or leave what was there.
 
     A temporary sibling is written and synced, renamed over the target, and the folder synced, so a
     kill or a power cut at any moment leaves one of the two versions. Missing folders are made.
-    Without `sync_parent` a power cut may undo the renaming until `sync_folder` was called.
+    Without `sync_parent` a power cut may undo the renaming until `sync_folder` was called. The
+    renaming alone happens inside `publishing`, such as a lock.
     Raises WriteFailedError; then, and when `chunks` itself raises, no temporary sibling remains.
     """
+    with (
+        _written_beside(path, chunks, sync_parent=sync_parent) as temporary,
+        publishing or nullcontext(),
+    ):
+        temporary.replace(path)
+
+
+def write_new(path: Path, data: bytes) -> bool:
+    """As `write_atomic`, but only where nothing is there; whether it was put there."""
+    return write_new_stream(path, (data,))
+
+
+def write_new_stream(
+    path: Path,
+    chunks: Iterable[bytes],
+    *,
+    publishing: AbstractContextManager[None] | None = None,
+) -> bool:
+    """As `write_atomic_stream`, but only where nothing is there; whether it was put there."""
+    with _written_beside(path, chunks) as temporary, publishing or nullcontext():
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            # Some network and FUSE file systems have no links; a look has to do there.
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+                raise
+            if path.exists():
+                return False
+            temporary.replace(path)
+    return True
+
+
+@contextmanager
+def _written_beside(
+    path: Path, chunks: Iterable[bytes], *, sync_parent: bool = True
+) -> Iterator[Path]:
+    """A synced sibling of `path` with all of `chunks`, to be renamed; gone when this ends."""
     temporary = path.with_name(f".tmp-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             _write_synced(temporary, chunks)
-            temporary.replace(path)
-        except BaseException:
+            yield temporary
+        finally:
             with contextlib.suppress(OSError):
                 temporary.unlink()
-            raise
         if sync_parent:
             sync_folder(path.parent)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise WriteFailedError(f"{path}: cannot be written: {reason or error}") from error
-
-
-def write_new(path: Path, data: bytes) -> bool:
-    """As `write_atomic`, but only where nothing is there; whether it was put there."""
-    temporary = path.with_name(f".tmp-{os.getpid()}-{os.urandom(6).hex()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            _write_synced(temporary, (data,))
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                return False
-            except OSError as error:
-                # Some network and FUSE file systems have no links; a look has to do there.
-                if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
-                    raise
-                if path.exists():
-                    return False
-                temporary.replace(path)
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-        sync_folder(path.parent)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        raise WriteFailedError(f"{path}: cannot be written: {reason or error}") from error
-    return True
 
 
 def _write_synced(path: Path, chunks: Iterable[bytes]) -> None:
