@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.s3_server import moto_s3 as moto_s3
+from tests.s3_server import weed_s3 as weed_s3
+
 if TYPE_CHECKING:
     from engine.engine import Engine
     from engine.pack import Pack
