@@ -12,7 +12,6 @@ from pathlib import Path
 
 from catalog.errors import WriteFailedError
 
-
 _TEMPORARY = ".tmp-"
 
 

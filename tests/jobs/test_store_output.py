@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from catalog.folder_store import FolderStore
 
 from catalog.errors import CatalogError
+from catalog.folder_store import FolderStore
 from catalog.store import Store
 from catalog.store_errors import StoreUnreachableError
 from jobs.errors import JobError, OutputBusyError
