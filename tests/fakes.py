@@ -181,8 +181,10 @@ class InProcessFleet:
         identities: Sequence[ExecutionIdentity] = (NULL_IDENTITY,),
         allow_mixed: bool = False,
         joined: Callable[[], None] = lambda: None,
+        jobs_per_wait: int = 1,
         **_: object,
     ) -> None:
+        self._jobs_per_wait = jobs_per_wait
         self._plan, self._identities, self._joined = plan, identities, joined
         self._queues: dict[str, list[PassageJob]] = {}
         self._executions: dict[str, str] = {}
@@ -216,9 +218,9 @@ class InProcessFleet:
         self._queues[worker] += jobs
 
     def wait(self, timeout_s: float) -> Iterator[tuple[str, list[Event]] | WorkerDied]:
-        """One job a worker and call."""
-        for worker in list(self._queues):
-            if not self._queues[worker]:
+        """`jobs_per_wait` jobs a worker and call."""
+        for worker in list(self._queues) * self._jobs_per_wait:
+            if not self._queues.get(worker):
                 continue
             job = self._queues[worker].pop(0)
             fate = self._plan(worker, job)

@@ -24,11 +24,11 @@ from jobs.render import RenderOptions, RenderResult, run_render
 from tests.fakes import NullRenderer
 from workers.fleet import Fleet, WorkerDied
 
-_PASSAGE_S = 0.02
-
 
 class SlowRenderer(NullRenderer):
     """Takes its time for every passage, and gives its windows away before their passage."""
+
+    PASSAGE_S = 0.02
 
     def __init__(self, spec: object) -> None:
         super().__init__(spec)
@@ -41,12 +41,12 @@ class SlowRenderer(NullRenderer):
     def poll(self, wait_s: float = 10.0) -> list[Event]:
         """What is left of the last passage, else the windows of the next one."""
         if self._later:
-            time.sleep(_PASSAGE_S)
+            time.sleep(self.PASSAGE_S)
             events, self._later = self._later, []
             return events
         events = []
         if jobs := self._next(wait_s):
-            time.sleep(_PASSAGE_S)
+            time.sleep(self.PASSAGE_S)
             *events, last = self.rendered(jobs[0])
             self._later = [last]
         return events
@@ -58,6 +58,12 @@ class SlowRenderer(NullRenderer):
             return [self._jobs.get(timeout=wait_s)]
         except queue.Empty:
             return []
+
+
+class SlowerRenderer(SlowRenderer):
+    """Slow enough for a machine to be lost in the middle."""
+
+    PASSAGE_S = 0.08
 
 
 class KilledFleet(Fleet):
@@ -130,7 +136,7 @@ def lose_a_node(folder: Path, nodes: int, seed: int) -> None:
                 losing.start()
                 return entered
 
-        fleet = partial(LosingFleet, renderer=SlowRenderer)
+        fleet = partial(LosingFleet, renderer=SlowerRenderer)
         result = render(
             folder / "catalog.yaml",
             folder / "out",
