@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -51,16 +51,25 @@ class RunFacts:
     turned_away: list[dict[str, object]]
     interrupted: bool = False
     stopped: str | None = None
+    records_written: bool = True
 
 
-def write_outputs(out: Path, loaded: LoadedCatalog, pack: Pack, history: History) -> int:
+def write_outputs(
+    out: Path,
+    loaded: LoadedCatalog,
+    pack: Pack,
+    history: History,
+    *,
+    check: Callable[[], None] = lambda: None,
+) -> int:
     """Write `catalog.json`, `provenance.json`, the token Parquet and the page; how many clips.
 
     They hold every clip of the catalog whose record is of the catalog's own content, whatever
     part of it the last run was asked for. Of all clips only a batch is held at a time: they are
     read once, their tokens written and their records put aside on disk, to be sorted for the rest.
+    `check` is called before each and may raise to give up; then the files are the old ones.
     """
-    clips = _Clips(loaded, pack, history)
+    clips = _Clips(loaded, pack, history, check)
     with open_spool(out / ".records", loaded) as spool:
         write_token_parts(
             out / "tokens",
@@ -84,10 +93,12 @@ class _Clips:
     loaded: LoadedCatalog
     pack: Pack
     history: History
+    check: Callable[[], None]
 
     def taken(self, spool: RecordSpool) -> Iterator[TokenRow]:
         """The token rows of every clip; before the first of them its record is in the spool."""
         for planned in plan_renders(self.loaded, self.pack, self.history):
+            self.check()
             done = self.history.on_disk(planned.render, planned.content_key)
             if done is None:
                 continue
@@ -179,6 +190,7 @@ def write_report(out: Path, pack: Pack, counts: Counts, facts: RunFacts) -> dict
         "elapsed_s": round(facts.elapsed_s, 3),
         "interrupted": facts.interrupted,
         "stopped": facts.stopped,
+        "records_written": facts.records_written,
         "planned": counts.planned,
         "rendered": counts.rendered,
         "reused": counts.reused,

@@ -30,6 +30,9 @@ from workers.errors import FleetStoppedError, WorkerError
 from workers.fleet import Fleet
 from workers.renderer import WorkerSpec
 
+_RECORDS_WHEN_INTERRUPTED = 2000
+"""Renders up to which an interrupted run still writes the records, in a few seconds."""
+
 MIRRORS = Path("out")
 """Where outputs go that are not named, and the mirrors of those that lie in a store."""
 
@@ -111,27 +114,21 @@ class _Run:
     executions: list[dict[str, object]] = field(default_factory=list)
     turned_away: list[dict[str, object]] = field(default_factory=list)
     stopped: str | None = None
+    interruption: Interruption = field(default_factory=Interruption)
+    interrupted: bool = False
+    records_written: bool = False
 
     def bring_up(self) -> RenderResult:
         """Plan, render what is missing, and write what a run leaves, however it ended."""
         began, started_at = time.monotonic(), datetime.now(UTC)
-        self._count()
-        interrupted, broken = False, None
-        if self.voices:
+        with self.interruption:
             try:
-                self._render()
-            except (Interrupted, FleetStoppedError):
-                interrupted = True
-            except TooManyFailures as error:
-                self.stopped = str(error)
-            except WorkerError as error:
-                if not self.workers:
-                    raise  # nothing ran
-                broken = error
-        self.progress.committed(self.counts)
-        self.history.catch_up()
-        write_outputs(self.output.folder, self.loaded, self.pack, self.history)
-        self.output.hand_over(RECORDS)
+                self._count()
+                broken = self._make()
+                self.progress.committed(self.counts)
+                self._write_records()
+            except Interrupted:
+                self.interrupted, broken = True, None
         facts = RunFacts(
             command="render",
             started_at=started_at,
@@ -140,14 +137,49 @@ class _Run:
             slots=self.options.slots,
             executions=self.executions,
             turned_away=self.turned_away,
-            interrupted=interrupted,
+            interrupted=self.interrupted,
             stopped=self.stopped,
+            records_written=self.records_written,
         )
         report = write_report(self.output.folder, self.pack, self.counts, facts)
         self.output.hand_over(("report.json",))
         if broken is not None:
             raise broken
-        return RenderResult(self.output.address, self.counts, report, interrupted, self.stopped)
+        return RenderResult(
+            self.output.address, self.counts, report, self.interrupted, self.stopped
+        )
+
+    def _make(self) -> WorkerError | None:
+        """Render; what broke the fleet once it had made something, to be raised at the end."""
+        if not self.voices:
+            return None
+        try:
+            self._render()
+        except (Interrupted, FleetStoppedError):
+            self.interrupted = True
+        except TooManyFailures as error:
+            self.stopped = str(error)
+        except WorkerError as error:
+            if not self.workers:
+                raise  # nothing ran
+            return error
+        return None
+
+    def _write_records(self) -> None:
+        """What readers of the output see. Of a large job that was interrupted they would take
+        longer than whoever interrupted it waits; the ledger has everything, the next run writes
+        them."""
+        if self.interrupted and self.counts.planned > _RECORDS_WHEN_INTERRUPTED:
+            return
+        self.history.catch_up()
+        write_outputs(self.output.folder, self.loaded, self.pack, self.history, check=self._check)
+        self.output.hand_over(RECORDS)
+        self.records_written = True
+
+    def _check(self) -> None:
+        """Raises `Interrupted` if somebody has asked since; not if that is why we are here."""
+        if self.interruption.requested and not self.interrupted:
+            raise Interrupted("asked to stop")
 
     def _planned(self) -> Iterator[PlannedRender]:
         return plan_renders(
@@ -162,6 +194,7 @@ class _Run:
         """One pass over the plan: what is there, what would only fail again, what is to make."""
         digest = hashlib.sha256()
         for each in self._planned():
+            self._check()
             self.counts.planned += 1
             digest.update(f"{each.render.key} {each.content_key}\n".encode())
             if each.is_current:
@@ -181,17 +214,14 @@ class _Run:
             execution=options.execution,
             slots=options.slots,
         )
-        with (
-            Interruption() as interruption,
-            options.fleet(
-                spec,
-                workers=options.workers,
-                address=options.address,
-                should_stop=lambda: interruption.requested,
-                joined=interruption.install,
-                allow_mixed=options.allow_mixed,
-            ) as fleet,
-        ):
+        with options.fleet(
+            spec,
+            workers=options.workers,
+            address=options.address,
+            should_stop=lambda: self.interruption.requested,
+            joined=self.interruption.install,
+            allow_mixed=options.allow_mixed,
+        ) as fleet:
             self.workers = len(fleet.workers)
             cohorts = VoiceCohorts(fleet, self.history)
             job = Job(
@@ -209,7 +239,7 @@ class _Run:
             )
             self.progress.started(self.counts, self.workers)
             try:
-                job.run(self._to_make(cohorts), should_stop=lambda: interruption.requested)
+                job.run(self._to_make(cohorts), should_stop=lambda: self.interruption.requested)
             finally:
                 self.executions = [asdict(each) for each in fleet.cohorts.values()]
                 self.turned_away = [asdict(each) for each in fleet.turned_away]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 
 from engine.events import PassageJob
 from engine.execution import ExecutionConfig
+from jobs.history import History
 from jobs.progress import Silent
 from jobs.render import RenderOptions, RenderResult, run_render
 from jobs.segments import read_rows
@@ -192,3 +196,62 @@ def test_a_cohort_without_workers_fails_its_voices_by_name(tmp_path: Path) -> No
     rest = render(catalog, tmp_path / "out")
     assert rest.counts.failed == 0
     assert rest.counts.settled == 24
+
+
+def interrupting(at: int) -> Callable[[str, PassageJob], None]:
+    """A plan that sends SIGTERM to this process with the n-th passage."""
+    seen = 0
+
+    def plan(worker: str, job: PassageJob) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == at:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return plan
+
+
+def test_an_interrupted_run_says_so_and_goes_on_later(tmp_path: Path) -> None:
+    catalog = write(tmp_path)
+    stopped = render(catalog, tmp_path / "out", workers=1, plan=interrupting(5))
+    assert stopped.interrupted
+    assert stopped.report["records_written"]
+    assert 0 < stopped.counts.rendered < 24
+    rest = render(catalog, tmp_path / "out")
+    assert (rest.counts.reused, rest.counts.rendered) == (
+        stopped.counts.rendered,
+        24 - stopped.counts.rendered,
+    )
+
+
+def test_the_records_of_a_large_job_do_not_hold_up_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.render._RECORDS_WHEN_INTERRUPTED", 10)
+    catalog = write(tmp_path)
+    stopped = render(catalog, tmp_path / "out", workers=1, plan=interrupting(5))
+    assert stopped.interrupted
+    assert not stopped.report["records_written"]
+    assert not (tmp_path / "out" / "catalog.json").exists()
+    rest = render(catalog, tmp_path / "out")
+    assert rest.report["records_written"]
+    assert len(json.loads((tmp_path / "out" / "provenance.json").read_text())) == 24
+
+
+def test_records_can_be_interrupted_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = History.on_disk
+
+    def on_disk(history: History, *given: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return real(history, *given)
+
+    catalog = write(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(History, "on_disk", on_disk)
+        patched.setattr("jobs.interruption.os._exit", lambda code: None)  # the second signal
+        stopped = render(catalog, tmp_path / "out", workers=1)
+    assert (stopped.interrupted, stopped.counts.rendered) == (True, 24)
+    assert not stopped.report["records_written"]
+    assert render(catalog, tmp_path / "out").report["records_written"]
