@@ -248,7 +248,7 @@ def test_a_listing_is_in_the_order_of_keys(place: Place) -> None:
         place.store.put(place.key(name), name.encode())
     assert sorted(TRICKY, key=str.encode) == TRICKY
     assert place.listed() == TRICKY
-    for prefix in ("a", "a/", "a/z", "a-", "a b", "é", "zzz", "a/1/", "B/c"):
+    for prefix in ("a", "a/", "a/z", "a-", "a b", "é", "zzz", "a/1/", "B/c", "abc", "a0/", "ü/"):
         assert place.listed(prefix) == [name for name in TRICKY if name.startswith(prefix)]
     whole = list(place.store.list(place.prefix[:-1]))
     assert [facts.size_bytes for facts in whole] == [len(name.encode()) for name in TRICKY]
