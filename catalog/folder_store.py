@@ -183,7 +183,7 @@ class FolderStore:
             return
         for name in names:
             key = folder + name
-            if not key.startswith(prefix) and not prefix.startswith(key):
+            if not key.startswith(prefix):
                 continue
             if name.endswith("/"):
                 yield from self._walk(key, prefix)
