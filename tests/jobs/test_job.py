@@ -32,7 +32,7 @@ def write(folder: Path, *, passages: int = 12, voices: str = VOICES, more: str =
     return path
 
 
-OPTIONS = {"max_failures", "allow_mixed", "only", "everything"}
+OPTIONS = {"max_failures", "allow_mixed", "only", "everything", "endpoint_url"}
 
 
 def render_to(catalog: Path, out: str, *, workers: int = 2, **given: Any) -> RenderResult:

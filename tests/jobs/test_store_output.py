@@ -25,6 +25,7 @@ from jobs.output_lock import OutputLock
 from jobs.segments import read_rows
 from tests.jobs.conftest import Outcome
 from tests.jobs.test_job import render_to, tree, write
+from tests.s3_server import S3Server
 
 ADDRESS = "s3://bucket/prefix"
 PASSAGES = 2
@@ -184,3 +185,26 @@ def test_plan_and_status_of_a_store_leave_no_trace(
     status = loudkit("status", ADDRESS, "--json")
     assert status.last_json["finished"] == 2 * PASSAGES
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+
+
+def test_a_real_server_holds_what_a_folder_would(
+    tmp_path: Path,
+    weed_s3: S3Server,
+    undisturbed: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Through boto3 and a server that was not written for this."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in weed_s3.environment().items():
+        monkeypatch.setenv(name, value)
+    address = f"s3://{weed_s3.new_bucket()}/roster"
+    catalog = write(tmp_path, passages=PASSAGES)
+    first = render_to(catalog, address, endpoint_url=weed_s3.endpoint_url)
+    assert (first.counts.rendered, first.out) == (2 * PASSAGES, address)
+    store = weed_s3.open(address)
+    for facts in store.list():
+        store.get_to(facts.key, tmp_path / "copy" / facts.key)
+    assert tree(tmp_path / "copy") == undisturbed
+    shutil.rmtree("out")
+    again = render_to(catalog, address, endpoint_url=weed_s3.endpoint_url)
+    assert (again.counts.rendered, again.counts.reused) == (0, 2 * PASSAGES)
