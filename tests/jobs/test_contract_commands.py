@@ -21,7 +21,7 @@ from engine.contracts.contract import TokenContract
 from engine.contracts.loudr import LOUDR
 from engine.contracts.registry import load_text_side
 from engine.pack import Pack, open_pack
-from jobs.contracts import contract_of_pack, meaning_for_file
+from jobs.contracts import contract_of_pack, describe_lines, meaning_for_file
 from tests.jobs.conftest import Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -377,3 +377,22 @@ def test_neither_torch_nor_ray_is_needed(arguments: list[str]) -> None:
     imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
     assert "engine.contracts.contract" in imported
     assert not imported & {"torch", "ray"}
+
+
+def test_runs_of_reserved_specials_are_one_line() -> None:
+    added = {f"<|reserved_{n}|>": 100 + n for n in range(40)} | {"<|stop|>": 1, "<|a_1|>": 2}
+    contract = TokenContract("many", 10_000, added, 200, 64, 0, 1, ("text",))
+    lines = describe_lines(contract)
+    assert '100..139 "<|reserved_0|>".."<|reserved_39|>"' in lines
+    assert '1 "<|stop|>"' in lines
+    assert '2 "<|a_1|>"' in lines
+    assert len(lines) < 20
+
+
+def test_an_output_folder_stands_for_its_tokens(
+    loudkit: Loudkit, tmp_path: Path, starter: Pack
+) -> None:
+    (tmp_path / "out" / "tokens").mkdir(parents=True)
+    refused = loudkit("contract", "check", "out", "starter")
+    assert refused.exit_code == 2
+    assert "out/tokens: holds no part-*.parquet" in refused.stderr
