@@ -95,7 +95,7 @@ def alone(engine: Engine) -> dict[str, tuple[str, tuple[FinishedWindow, ...]]]:
     return found
 
 
-@pytest.mark.parametrize("slots", [4, 8, 32])
+@pytest.mark.parametrize("slots", [4, 8, 32, 64])
 def test_a_passage_is_the_same_alone_and_in_any_batch(
     engine: Engine, alone: dict[str, tuple[str, tuple[FinishedWindow, ...]]], slots: int
 ) -> None:
