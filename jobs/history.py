@@ -62,9 +62,11 @@ class History:
 
     def note(self, number: int, rows: list[Row]) -> None:
         """Take a segment that was just committed."""
+        if self._is_behind:
+            return
         try:
             self._index.note(number, rows)
-        except sqlite3.Error:
+        except (sqlite3.Error, OSError):
             # The segment is what counts; the index is brought up to date when it is needed.
             self._is_behind = True
 
@@ -126,7 +128,7 @@ class History:
         """What is wrong with a clip's file, as far as its size can tell; hashes are `verify`'s."""
         try:
             size = (self._out / finished.audio).stat().st_size
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a NUL in the path
             return "file missing"
         return "" if size == finished.audio_bytes else "file altered"
 

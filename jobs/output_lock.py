@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from catalog.errors import CatalogError, WriteFailedError
+from catalog.errors import CatalogError, WriteFailedError, cut, one_line
 from catalog.files import UnreadableFile, read_bounded, write_atomic
 from jobs.errors import OutputBusyError, OutputLostError
 
@@ -29,6 +29,7 @@ _LOCK, _LEASE = ".lock", "lease.json"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LARGEST_LEASE_BYTES = 1 << 16
 _LOOK_S = 0.5
+_LEASE_KINDS = {"owner": str, "machine": str, "host": str, "pid": int, "beat": int}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +180,13 @@ class OutputLock:
         """The lease there is; None for none, and for one that says nothing."""
         try:
             data = read_bounded(self._folder / _LEASE, limit_bytes=_LARGEST_LEASE_BYTES)
-            return Lease(**json.loads(data))
-        except (UnreadableFile, ValueError, TypeError):
+            found = json.loads(data)
+        except (UnreadableFile, ValueError, RecursionError):
             return None
+        kinds = isinstance(found, dict) and {name: type(value) for name, value in found.items()}
+        if kinds != _LEASE_KINDS:
+            return None
+        return Lease(**{**found, "host": one_line(cut(found["host"]))})
 
 
 def this_machine() -> str:
