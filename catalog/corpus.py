@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.errors import CorpusError, show
 from catalog.names import folded, name_fault
+from catalog.parquet_pages import read_layout
+from catalog.text_files import MAX_TEXT_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
 
 BATCH_ROWS = 1024
 _DIGEST_BYTES = 16
+_FIRST_LOOK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +37,19 @@ class Corpus:
         for batch in self._batches(columns):
             ids = self._strings(batch, self.id_column, row)
             texts = self._strings(batch, self.text_column, row)
-            for offset, (name, text) in enumerate(zip(ids, texts, strict=True)):
-                self._check(name, row + offset)
+            for at, (name, text) in enumerate(zip(ids, texts, strict=True), start=row):
+                self._check(name, at)
                 yield name, text
-            row += len(ids)
+            row += batch.num_rows
 
     def ids(self) -> Iterator[str]:
         """The id of every row, without reading a text."""
         row = 0
         for batch in self._batches([self.id_column]):
-            names = self._strings(batch, self.id_column, row)
-            for offset, name in enumerate(names):
-                self._check(name, row + offset)
+            for at, name in enumerate(self._strings(batch, self.id_column, row), start=row):
+                self._check(name, at)
                 yield name
-            row += len(names)
+            row += batch.num_rows
 
     def refuse(self, message: object) -> CorpusError:
         """The error of this corpus."""
@@ -57,18 +59,35 @@ class Corpus:
         if fault := name_fault(name):
             raise self.refuse(f"row {row}: {self.id_column}: {fault}, got {show(name)}")
 
-    def _strings(self, batch: Any, column: str, row: int) -> list[str]:
+    def _strings(self, batch: Any, column: str, row: int) -> Iterable[str]:
+        import pyarrow as pa
+
         values = batch.column(column)
         if values.null_count:
             index = values.is_null().index(True).as_py()
             raise self.refuse(f"row {row + index}: {column} is null; expected a string")
         try:
+            if values.nbytes > MAX_TEXT_BYTES:
+                return self._long_strings(values, column, row)
             strings: list[str] = values.to_pylist()
         except UnicodeDecodeError as error:
-            raise self.refuse(
-                f"rows {row} to {row + len(values) - 1}: {column} is not UTF-8: {error}"
-            ) from None
+            where = f"rows {row} to {row + len(values) - 1}"
+            raise self.refuse(f"{where}: {column} is not UTF-8: {error}") from None
+        except pa.ArrowException as error:  # an entry that its dictionary does not have
+            raise self.refuse(f"{column} cannot be read: {error}") from None
         return strings
+
+    def _long_strings(self, values: Any, column: str, row: int) -> Iterator[str]:
+        """One at a time, for all of them at once would be held twice, and none without end."""
+        for at, value in enumerate(values, start=row):
+            size = getattr(value, "value", value).as_buffer().size
+            if size > MAX_TEXT_BYTES:
+                told = f"{column} has {size:,} bytes; expected at most {MAX_TEXT_BYTES:,}"
+                raise self.refuse(f"row {at}: {told}")
+            try:
+                yield value.as_py()
+            except UnicodeDecodeError as error:
+                raise self.refuse(f"row {at}: {column} is not UTF-8: {error}") from None
 
     def _batches(self, columns: list[str]) -> Iterator[Any]:
         # Imported here: a catalog without a corpus must answer without pyarrow.
@@ -78,10 +97,12 @@ class Corpus:
         if "://" in str(self.path) or not self.path.is_file():
             raise self.refuse("no such file; expected a Parquet file on a local disk")
         try:
+            layout = read_layout(self.path)
             with pq.ParquetFile(self.path, pre_buffer=False, buffer_size=2**20) as file:
                 for column in columns:
                     self._check_column(file.schema_arrow, column)
-                yield from file.iter_batches(batch_size=BATCH_ROWS, columns=columns)
+                rows = layout.rows_at_once(columns, most=BATCH_ROWS)
+                yield from file.iter_batches(batch_size=rows, columns=columns)
         except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names not UTF-8
             raise self.refuse(f"not a readable Parquet file: {error}") from None
 
@@ -109,9 +130,16 @@ class IdDigests:
 
     def __init__(self) -> None:
         self._digests = bytearray()
+        self._look_at = _FIRST_LOOK * _DIGEST_BYTES
 
-    def add(self, name: str) -> None:
+    def add(self, name: str) -> bool:
+        """Take the next id; whether it is time to look for a collision before there are twice as
+        many, so that one word a thousand million times is not read to its end."""
         self._digests += blake2b(folded(name).encode(), digest_size=_DIGEST_BYTES).digest()
+        if len(self._digests) < self._look_at:
+            return False
+        self._look_at *= 2
+        return True
 
     def __len__(self) -> int:
         return len(self._digests) // _DIGEST_BYTES

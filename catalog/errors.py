@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import ClassVar
 
 MAX_PROBLEMS = 20
@@ -51,15 +52,36 @@ class CatalogError(Exception):
     code: ClassVar[str] = "catalog_error"
     retryable: ClassVar[bool] = False
 
-    def __init__(self, *problems: str) -> None:
+    def __init__(self, *problems: str, more: int = 0) -> None:
+        """`more` are problems that are counted and not told."""
         lines = tuple(one_line(problem) for problem in problems) or (self.code,)
         super().__init__(*lines)
         self.problems: tuple[str, ...] = lines[:MAX_PROBLEMS]
-        self.total = len(lines)
+        self.total = len(lines) + more
 
     def __str__(self) -> str:
         rest = self.total - 1
         return self.problems[0] + (f" (and {rest} more)" if rest else "")
+
+
+class Problems:
+    """The first problems of a file as lines, and how many more: to tell costs more than to find."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._more = 0
+
+    def add(self, tell: Callable[[], str]) -> None:
+        """Take a problem; `tell` is only called when its line is wanted."""
+        if len(self._lines) < MAX_PROBLEMS:
+            self._lines.append(tell())
+        else:
+            self._more += 1
+
+    def refuse_as(self, kind: type[CatalogError]) -> None:
+        """Raises an error of that kind if there were any."""
+        if self._lines:
+            raise kind(*self._lines, more=self._more)
 
 
 class CatalogNotFoundError(CatalogError):

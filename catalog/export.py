@@ -25,6 +25,7 @@ from catalog.export_errors import (
     TokenRowError,
 )
 from catalog.files import sync_folder
+from catalog.parquet_pages import read_layout
 
 FORMAT = "loudkit-batch-tokens-1"
 
@@ -33,6 +34,7 @@ FORMAT = "loudkit-batch-tokens-1"
 GROUP_ROWS = 8192
 GROUP_TOKENS = 2**20
 _READ_ROWS = 256
+_GROUP_VALUES = 4 * GROUP_TOKENS  # a group ends with the row that fills it, however long
 
 _PART = re.compile(r"part-\d{5,}\.parquet")
 _UNFINISHED = re.compile(r"\.part-\d{5,}\.parquet\.[0-9a-f]{12}\.tmp")
@@ -118,6 +120,7 @@ def read_token_metadata(path: Path) -> dict[str, str]:
 
     _require_file(path)
     try:
+        read_layout(path)
         return _metadata(pq.read_schema(path))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _unreadable(path, error) from None
@@ -278,11 +281,12 @@ def _batches(path: Path, fingerprint: str) -> Generator[Any, None, None]:
 
     _require_file(path)
     try:
+        rows = read_layout(path).rows_at_once(None, most=_READ_ROWS, most_values=_GROUP_VALUES)
         with pq.ParquetFile(
             path, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True
         ) as file:
             _check(file.schema_arrow, fingerprint, path)
-            yield from chain([pa.RecordBatch.from_pylist([], _schema())], _read(file))
+            yield from chain([pa.RecordBatch.from_pylist([], _schema())], _read(file, rows))
     except (pa.ArrowException, OSError, ValueError) as error:  # ValueError: names not UTF-8
         raise _unreadable(path, error) from None
 
@@ -298,10 +302,10 @@ def _unreadable(path: Path, error: Exception) -> TokenPartUnreadableError:
     )
 
 
-def _read(file: Any) -> Iterator[Any]:
+def _read(file: Any, rows: int) -> Iterator[Any]:
     # The footer's columns are left alone: pyarrow 26 aborts the process on some damaged ones.
     missing = announced = file.metadata.num_rows
-    for batch in file.iter_batches(batch_size=_READ_ROWS, use_threads=False):
+    for batch in file.iter_batches(batch_size=rows, use_threads=False):
         batch.validate(full=True)
         missing -= len(batch)
         yield batch

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,6 +20,7 @@ from catalog.errors import (
     CatalogUnreadableError,
     CorpusError,
     NothingSelectedError,
+    Problems,
     TextFileError,
     show,
 )
@@ -137,19 +140,16 @@ def _check_collisions(loaded: LoadedCatalog) -> None:
 
 def _check_turns(loaded: LoadedCatalog) -> None:
     """Whoever speaks in a dialogue is a voice of the catalog."""
-    voices = [voice.name for voice in loaded.catalog.voices]
-    problems = [
-        loaded.problem(
-            ("passages", n, "turns", at, "voice"),
-            f"no voice {show(turn.voice)}" + _known(turn.voice, voices),
-        )
-        for n, passage in enumerate(loaded.catalog.passages)
-        if isinstance(passage, Passage)
-        for at, turn in enumerate(passage.turns or ())
-        if turn.voice not in voices
-    ]
-    if problems:
-        raise CatalogInvalidError(*problems)
+    names = [voice.name for voice in loaded.catalog.voices]
+    voices = set(names)
+    problems = Problems()
+    for n, passage in enumerate(loaded.catalog.passages):
+        turns = passage.turns if isinstance(passage, Passage) else None
+        for at, turn in enumerate(turns or ()):
+            if turn.voice not in voices:
+                loc, told = ("passages", n, "turns", at, "voice"), f"no voice {show(turn.voice)}"
+                problems.add(partial(_unknown, loaded, loc, told, name=turn.voice, names=names))
+    problems.refuse_as(CatalogInvalidError)
 
 
 def _collision(name: str, other: str, place: str) -> str:
@@ -208,8 +208,8 @@ def _check_ids_and_rules(
     count = 0
     for name in _all_ids(passages):
         count += 1
-        if digests is not None:
-            digests.add(name)
+        if digests is not None and digests.add(name) and (pair := digests.first_collision()):
+            raise _corpus_collision(passages, *pair)
         if unmatched:
             unmatched = {n: match for n, match in unmatched.items() if not match(name)}
     if not count:
@@ -233,14 +233,8 @@ def _corpus_collision(
     passages: tuple[SpokenPassage | Corpus, ...], first: int, again: int
 ) -> CorpusError | CatalogCollisionError:
     """Names the two places of the ids at those positions, reading the corpus once more."""
-    found: dict[int, tuple[str, int, Corpus | None]] = {}
-    position = 0
-    for each in passages:
-        names = each.ids() if isinstance(each, Corpus) else iter((each.id,))
-        for row, name in enumerate(names):
-            if position in (first, again):
-                found[position] = (name, row, each if isinstance(each, Corpus) else None)
-            position += 1
+    places = islice(_placed_ids(passages), again + 1)
+    found = {n: place for n, place in enumerate(places) if n in (first, again)}
     other, other_row, other_corpus = found[first]
     name, row, corpus = found[again]
     place = f"in row {other_row} of {other_corpus.path.name}" if other_corpus else "in the catalog"
@@ -250,25 +244,37 @@ def _corpus_collision(
     return CatalogCollisionError(f"passages: {_collision(name, other, place)}")
 
 
+def _placed_ids(
+    passages: tuple[SpokenPassage | Corpus, ...],
+) -> Iterator[tuple[str, int, Corpus | None]]:
+    for each in passages:
+        if isinstance(each, Corpus):
+            yield from ((name, row, each) for row, name in enumerate(each.ids()))
+        else:
+            yield each.id, 0, None
+
+
 def _check_rules(loaded: LoadedCatalog, without_passage: set[int]) -> None:
     catalog = loaded.catalog
     if catalog.renders == "all":
         return
-    problems: list[str] = []
+    problems = Problems()
     voices = [voice.name for voice in catalog.voices]
     listed = [each.id for each in catalog.passages if isinstance(each, Passage)]
     for rule in rules_of(catalog):
         asked = catalog.renders[rule.index]
         if not any(map(rule.voice, voices)):
-            told = f"no voice matches {show(asked.voice)}" + _known(asked.voice, voices)
-            problems.append(loaded.problem(("renders", rule.index, "voice"), told))
+            loc, told = ("renders", rule.index, "voice"), f"no voice matches {show(asked.voice)}"
+            problems.add(partial(_unknown, loaded, loc, told, name=asked.voice, names=voices))
         if rule.index in without_passage:
-            told = f"no passage matches {show(asked.passage)}" + _known(asked.passage, listed)
-            problems.append(loaded.problem(("renders", rule.index, "passage"), told))
-    if problems:
-        raise NothingSelectedError(*problems)
+            loc, told = ("renders", rule.index, "passage"), "no passage matches "
+            told += show(asked.passage)
+            problems.add(partial(_unknown, loaded, loc, told, name=asked.passage, names=listed))
+    problems.refuse_as(NothingSelectedError)
 
 
-def _known(pattern: str, names: list[str]) -> str:
+def _unknown(loaded: LoadedCatalog, loc: Loc, told: str, *, name: str, names: list[str]) -> str:
+    """The problem at that place with the name that was meant, or the names that there are."""
     shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-    return nearest(pattern, names) or (f"; there are: {shown}" if names else "")
+    hint = nearest(name, names) or (f"; there are: {shown}" if names else "")
+    return loaded.problem(loc, told + hint)

@@ -75,6 +75,7 @@ def _renders(
         if (matchers is None or matchers[0](voice.name))
         and (speaking := [rule for rule in rules if rule.voice(voice.name)])
     ]
+    speakers = {each.name: each.conditioned_as for each in catalog.voices}
     found = False
     for passage in iter_passages(loaded) if voices else ():
         if matchers is not None and not matchers[1](passage.id):
@@ -86,7 +87,7 @@ def _renders(
                 continue
             if matching := [rule for rule in speaking if rule.index in asked]:
                 found = True
-                yield _render(catalog, voice, passage, matching)
+                yield _render(catalog, voice, passage, matching, speakers)
     if not found:
         names = ", ".join(voice.name for voice in catalog.voices[:8])
         raise NothingSelectedError(
@@ -96,10 +97,15 @@ def _renders(
         )
 
 
-def _render(catalog: Catalog, voice: Voice, passage: SpokenPassage, rules: list[Rule]) -> Render:
+def _render(
+    catalog: Catalog,
+    voice: Voice,
+    passage: SpokenPassage,
+    rules: list[Rule],
+    speakers: dict[str, str],
+) -> Render:
     defaults = catalog.defaults
     ruled = [rule.seed for rule in rules if rule.seed is not None]
-    speakers = {each.name: each.conditioned_as for each in catalog.voices}
     seeds = (*ruled[-1:], passage.seed, voice.seed, defaults.seed)
     return Render(
         voice=voice,

@@ -20,6 +20,12 @@ from catalog.errors import show
 from catalog.names import name_fault
 
 MAX_SEED = 2**64 - 1
+MAX_PATTERN_LENGTH = 400
+"""Twice a name: what a pattern costs grows with the square of its length."""
+
+MAX_RULES = 1000
+"""Every rule is held against every passage."""
+
 FORMATS = ("flac", "wav", "opus", "mp3")
 DEFAULT_SEED = 0
 DEFAULT_LANGUAGE = "en"
@@ -69,6 +75,10 @@ def _sha256(value: str) -> str:
 def _glob(value: str) -> str:
     if not value or "/" in value:
         raise _refuse(f'expected a pattern of one name such as "*" or "s*", got {show(value)}')
+    if len(value) > MAX_PATTERN_LENGTH:
+        raise _refuse(
+            f"expected a pattern of at most {MAX_PATTERN_LENGTH} characters, got {show(value)}"
+        )
     return _line(value)
 
 
@@ -215,7 +225,7 @@ AnyPassage = Annotated[
 ]
 Renders = Annotated[
     Annotated[Literal["all"], Tag("all")]
-    | Annotated[tuple[RenderRule, ...], Field(min_length=1), Tag("rules")],
+    | Annotated[tuple[RenderRule, ...], Field(min_length=1, max_length=MAX_RULES), Tag("rules")],
     Discriminator(_kind_of_renders),
 ]
 PackRef = Annotated[

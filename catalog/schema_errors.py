@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from catalog.errors import CatalogInvalidError, cut, show
 from catalog.schema import (
     FORMATS,
+    MAX_RULES,
     MAX_SEED,
     Catalog,
     Defaults,
@@ -26,6 +28,10 @@ from catalog.yaml_tree import Node
 
 Loc = tuple[int | str, ...]
 
+_SORTED_AT_MOST = 1000
+_KNOWN_AT_MOST = 1000
+_LONGEST_NEAR = 400
+
 _EXPECTED = {
     "string_type": "string",
     "int_type": "integer",
@@ -34,16 +40,21 @@ _EXPECTED = {
     "greater_than_equal": f"an integer from 0 to {MAX_SEED}",
     "less_than_equal": f"an integer from 0 to {MAX_SEED}",
     "too_short": "at least one item",
+    "too_long": f"at most {MAX_RULES} rules",
 }
 _LITERALS = {"format": "one of " + ", ".join(FORMATS), "renders": "all, or a list of rules"}
 
 
 def schema_error(error: ValidationError, tree: Node, where: str) -> CatalogInvalidError:
-    """Every problem that pydantic found, in the order of the file."""
+    """What pydantic found, in the order of the file; of very many problems the first it found."""
+    # An echo says that a list is empty, only because its items were refused.
+    items = [
+        item
+        for item in error.errors(include_url=False)
+        if item["type"] != "too_short" or not item["input"]
+    ]
     found = []
-    for item in error.errors(include_url=False):
-        if item["type"] == "too_short" and item["input"]:
-            continue  # an echo: the list is only empty because its items were refused
+    for item in items[:_SORTED_AT_MOST]:
         loc = _loc_in_file(item["loc"]) + _deeper(item)
         if item["type"] == "missing":
             node, path, told = tree.find(loc), loc[:-1], f'missing key "{loc[-1]}"'
@@ -52,7 +63,8 @@ def schema_error(error: ValidationError, tree: Node, where: str) -> CatalogInval
         else:
             node, path, told = tree.find(loc), loc, _told(item, loc)
         found.append((node.line, node.column, problem_line(where, node, path, told)))
-    return CatalogInvalidError(*(line for _, _, line in sorted(found)))
+    lines = (line for _, _, line in sorted(found))
+    return CatalogInvalidError(*lines, more=len(items) - len(found))
 
 
 def problem_line(where: str, node: Node, loc: Loc, told: str) -> str:
@@ -69,7 +81,7 @@ def dotted(loc: Loc) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`; did you mean "voice"?`, or nothing when no known name is close."""
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name[:_LONGEST_NEAR], islice(known, _KNOWN_AT_MOST), n=1)
     return f'; did you mean "{close[0]}"?' if close else ""
 
 

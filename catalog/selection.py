@@ -9,11 +9,9 @@ from fnmatch import translate
 from unicodedata import normalize
 
 from catalog.errors import NothingSelectedError, show
-from catalog.schema import Catalog
+from catalog.schema import MAX_PATTERN_LENGTH, Catalog
 
 Matcher = Callable[[str], bool]
-
-MAX_PATTERN_LENGTH = 400
 
 
 def name_matcher(pattern: str) -> Matcher:

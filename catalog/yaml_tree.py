@@ -27,8 +27,9 @@ from catalog.yaml_scalars import core_value
 
 MAX_DEPTH = 32
 """Levels of nesting; a catalog needs five."""
-MAX_NODES = 2_000_000
-"""Keys and values, each alias counted as all that it stands for."""
+MAX_NODES = 200_000
+"""Keys and values, each alias counted as all that it stands for: 40,000 passages. What all of them
+cost, every one refused, is a second and some 300 MB."""
 
 Event = Any  # the stubs of PyYAML do not know the attributes of its events
 

@@ -40,10 +40,12 @@ from engine.manifest_values import (
 )
 from engine.strict_json import read_object
 
-__all__ = ["LOUDKIT_FORMAT", "PACK_FORMAT", "algorithm_from", "read_manifest"]
+__all__ = ["LOUDKIT_FORMAT", "MAX_MANIFEST_BYTES", "PACK_FORMAT", "algorithm_from", "read_manifest"]
 
 LOUDKIT_FORMAT: Final = "loudkit-checkpoint"
 PACK_FORMAT: Final = "loudkit-batch-pack"
+MAX_MANIFEST_BYTES: Final = 2**19
+"""A manifest has some kilobytes; what a larger one costs grows past what a refusal may."""
 
 # The decode modes that each layout may declare. Under an older version a reader would run the loop
 # it knows over weights made for another, and speak fluent nonsense.
@@ -179,7 +181,7 @@ def read_manifest(path: str | Path) -> dict[str, object]:
 
     Raises `PackNotFoundError` where there is no file, `ManifestError` where it is no such JSON.
     """
-    return read_object(path)
+    return read_object(path, limit_bytes=MAX_MANIFEST_BYTES)
 
 
 def _decode_modes(manifest: Mapping[str, object]) -> tuple[str, ...]:

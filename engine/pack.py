@@ -21,8 +21,9 @@ from engine.algorithm import AlgorithmConfig
 from engine.contracts.contract import TextSide
 from engine.contracts.registry import load_text_side
 from engine.errors import ManifestError, PackMismatchError, PackNotFoundError
-from engine.manifest import algorithm_from, read_manifest
+from engine.manifest import MAX_MANIFEST_BYTES, algorithm_from, read_manifest
 from engine.shown import shown, shown_key, shown_name
+from engine.strict_json import bytes_of
 
 MANIFEST = "manifest.json"
 _BUNDLED = Path(__file__).parent / "packs"
@@ -131,10 +132,7 @@ def open_pack(
     """
     root = _locate(str(reference), base or Path())
     manifest_path = root / MANIFEST
-    try:
-        content = manifest_path.read_bytes()
-    except OSError as error:
-        raise PackNotFoundError(f"{manifest_path}: cannot be read: {error.strerror}") from error
+    content = bytes_of(manifest_path, MAX_MANIFEST_BYTES)
     digest = hashlib.sha256(content).hexdigest()
     if sha256 is not None and digest != sha256.lower():
         raise PackMismatchError(f"{root}: is pack {digest}, the catalog asks for {sha256}")

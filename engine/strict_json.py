@@ -10,15 +10,17 @@ from pathlib import Path
 from engine.errors import ManifestError, PackNotFoundError
 from engine.shown import shown_key, shown_name
 
+MAX_BYTES = 64 * 2**20
 
-def read_object(path: str | Path) -> dict[str, object]:
-    """The object in a file.
+
+def read_object(path: str | Path, *, limit_bytes: int = MAX_BYTES) -> dict[str, object]:
+    """The object in a file of at most so many bytes.
 
     Raises `PackNotFoundError` where there is no file to read, and `ManifestError` for anything but
     strict JSON; its key is the place in the file, or the dotted key of what is wrong.
     """
     try:
-        document = json.loads(_text_of(path), object_pairs_hook=_object)
+        document = json.loads(_text_of(path, limit_bytes), object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise ManifestError(f"{path}:{error.lineno}:{error.colno}", error.msg) from None
     except (RecursionError, ValueError) as error:  # nested too deep, a number of too many digits
@@ -35,13 +37,23 @@ def read_object(path: str | Path) -> dict[str, object]:
     return document
 
 
-def _text_of(path: str | Path) -> str:
+def bytes_of(path: str | Path, limit_bytes: int) -> bytes:
+    """The bytes of a file. Raises `PackNotFoundError`, and `ManifestError` for too many of them."""
     try:
-        return Path(path).read_text(encoding="utf-8")
+        with Path(path).open("rb") as file:
+            data = file.read(limit_bytes + 1)
+    except OSError as error:
+        raise PackNotFoundError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(data) > limit_bytes:
+        raise ManifestError(f"{path}", f"must have at most {limit_bytes:,} bytes")
+    return data
+
+
+def _text_of(path: str | Path, limit_bytes: int) -> str:
+    try:
+        return bytes_of(path, limit_bytes).decode("utf-8")
     except UnicodeDecodeError as error:
         raise ManifestError(f"{path}", f"must be UTF-8, byte {error.start} is not") from None
-    except OSError as error:
-        raise PackNotFoundError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 class _Repeated:

@@ -70,9 +70,11 @@ class History:
 
     def note(self, number: int, rows: list[Row]) -> None:
         """Take a segment that was just committed."""
+        if self._is_behind:
+            return
         try:
             self._index.note(number, rows)
-        except sqlite3.Error:
+        except (sqlite3.Error, OSError):
             # The segment is what counts; the index is brought up to date when it is needed.
             self._is_behind = True
 

@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
+from catalog.errors import WriteFailedError, cut, one_line
+from catalog.files import UnreadableFile, read_bounded, write_atomic
 from catalog.store import Store
 from catalog.store_errors import ObjectMissingError
-
-from catalog.errors import WriteFailedError
-from catalog.files import UnreadableFile, read_bounded, write_atomic
 
 _LOCK, _LEASE = ".lock", "lease.json"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LARGEST_LEASE_BYTES = 1 << 16
+_KINDS = {"owner": str, "machine": str, "host": str, "pid": int, "beat": int}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +168,13 @@ class StoreLease:
 
 def _parsed(data: bytes) -> Lease | None:
     try:
-        return Lease(**json.loads(data))
-    except (ValueError, TypeError, RecursionError):
+        found = json.loads(data)
+    except (ValueError, RecursionError):
         return None
+    kinds = isinstance(found, dict) and {name: type(value) for name, value in found.items()}
+    if kinds != _KINDS:
+        return None
+    return Lease(**{**found, "host": one_line(cut(found["host"]))})
 
 
 def this_machine() -> str:

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from catalog.store import Store
-
 from catalog.errors import WriteFailedError
 from catalog.files import remove_leftovers, sync_folder, write_atomic, write_new
+from catalog.store import Store
 from jobs.lease import FolderLease, LeasePlace, StoreLease
 from jobs.segments import SEGMENT_NAME
 
@@ -96,7 +95,7 @@ class FolderOutput:
         """See `Output`."""
         try:
             return (self.folder / path).stat().st_size
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a NUL in the path
             return None
 
     def commit_segment(self, name: str, data: bytes) -> bool:

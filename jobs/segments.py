@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from jobs.arrow_batches import has_packed_batches
 from jobs.errors import LedgerError
 
 FORMAT = "loudkit-batch-ledger-2"
@@ -64,6 +65,19 @@ SCHEMA = pa.schema(
         ("retryable", pa.bool_()),
     ]
 )
+_OF_ALL = ("content_key", "render_key", "worker", "execution", "at")
+_NEEDED = {
+    "window": (
+        *_OF_ALL,
+        *("chunk_index", "half", "attempt", "attempts", "seed", "text", "prefix", "tokens"),
+        *("keep", "reason", "suspect", "n_generated", "hit_cap", "hit_window", "ended"),
+    ),
+    "finished": (
+        *_OF_ALL,
+        *("audio", "audio_sha256", "audio_bytes", "pcm_sha256", "samples", "execution_facts"),
+    ),
+    "failed": (*_OF_ALL, "code", "message", "retryable"),
+}
 _CHECKED = tuple(name for name in SCHEMA.names if name != "crc32")
 
 Row = dict[str, Any]
@@ -167,13 +181,31 @@ def _row(path: Path, batch: pa.RecordBatch, at: int) -> Row:
         raise LedgerError(
             f"{path}: row {at} is not what was committed; move the file away to go on without it"
         )
+    if missing := _missing_in(row):
+        raise LedgerError(f"{path}: row {at} {missing}; move the file away to go on without it")
     return row
+
+
+def _missing_in(row: Row) -> str:
+    """What a row should have and does not, though it is what was committed: by whom, then?"""
+    needed = _NEEDED.get(row["kind"])
+    if needed is None:
+        return f"is a {row['kind']!r:.40}, expected one of {', '.join(_NEEDED)}"
+    lacking = [name for name in needed if row[name] is None]
+    lacking += [name for name in ("prefix", "tokens") if None in (row[name] or ())]
+    return f"has no {lacking[0]}" if lacking else ""
 
 
 def _batch(path: Path) -> pa.RecordBatch:
     """A segment's rows as one validated batch over the mapped file."""
     with _refused_by_name(path):
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        file = pa.memory_map(str(path))
+        if has_packed_batches(memoryview(file.read_buffer())):
+            raise LedgerError(
+                f"{path}: holds a packed batch, a segment holds none; move it away to go on "
+                "without it"
+            )
+        reader = pa.ipc.open_file(file)
         metadata = {
             key.decode(): value.decode() for key, value in (reader.schema.metadata or {}).items()
         }

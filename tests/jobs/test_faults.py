@@ -47,7 +47,7 @@ def operations_of_a_run(folder: Path, patch: pytest.MonkeyPatch) -> int:
 
 
 @needs_proc
-@pytest.mark.parametrize("fault", [disk_full, read_only])
+@pytest.mark.parametrize("fault", [disk_full, pytest.param(read_only, marks=pytest.mark.slow)])
 def test_a_fault_at_every_file_operation(
     tmp_path: Path,
     undisturbed: dict[str, bytes],
