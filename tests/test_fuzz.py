@@ -25,12 +25,12 @@ LONG_S = 300
 _TO_START_S = 240
 
 CASES = {
-    "catalog": 500,
-    "manifest": 500,
-    "segments": 1500,
-    "ledger": 30,
-    "corpus": 900,
-    "tokens": 900,
+    "catalog": 250,
+    "manifest": 250,
+    "segments": 700,
+    "ledger": 15,
+    "corpus": 450,
+    "tokens": 450,
 }
 """Damaged files a reader in `make test`; the ledger's are folders."""
 
