@@ -86,7 +86,10 @@ class KilledFleet(Fleet):
     def _kill(self, name: str) -> None:
         import ray
 
-        pid = ray.get(self._workers[name].actor.pid.remote(), timeout=10)
+        try:
+            pid = ray.get(self._workers[name].actor.pid.remote(), timeout=10)
+        except ray.exceptions.RayActorError:
+            return  # the last shot was at this one, and its death has not been told yet
         os.kill(pid, signal.SIGKILL)
         self.kills_left -= 1
         self.killed += 1
