@@ -208,7 +208,9 @@ class LedgerIndex:
 
     def _discard(self) -> None:
         self._db.close()
-        self._remove_copy()
+        # One that stays behind is written over by the next job, and believed by nobody.
+        with contextlib.suppress(OSError):
+            self._remove_copy()
         if self._scratch is not None:
             self._scratch.cleanup()
 

@@ -20,7 +20,7 @@ from workers.fleet import Fleet, WorkerDied
 from workers.renderer import WorkerSpec
 
 _SLOTS = 16
-_PASSAGES = 96
+_PASSAGES = 64
 _ROUNDS = 5
 
 

@@ -18,7 +18,7 @@ from tests.benchmarks.table import print_table, write_result
 
 _SLOTS = 16
 _ROUNDS = 5
-_WINDOWS = 24
+_WINDOWS = 20
 
 
 def main() -> None:

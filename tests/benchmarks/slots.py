@@ -24,7 +24,7 @@ from tests.benchmarks.table import print_table, write_result
 
 _SLOTS = (4, 8, 16, 32, 64)
 _ROUNDS = 5
-_PASSAGES_PER_SLOT = 2
+_PASSAGES_PER_SLOT = 1.5
 
 
 def whole_render(engine: Engine, slots: int) -> tuple[dict[str, float], list[Window]]:
@@ -32,7 +32,7 @@ def whole_render(engine: Engine, slots: int) -> tuple[dict[str, float], list[Win
     session = Session(engine, slots=slots)
     speakers = engine.text_side.speakers
     voices = {}
-    for index, text in enumerate(passages(_PASSAGES_PER_SLOT * slots, seed=2, longest=2)):
+    for index, text in enumerate(passages(round(_PASSAGES_PER_SLOT * slots), seed=2, longest=2)):
         voices[str(index)] = Conditioning(speakers[index % len(speakers)])
         session.submit(PassageJob(str(index), text, voices[str(index)], index, "en", "flac"))
     samples, windows = 0, []
