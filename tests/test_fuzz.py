@@ -21,7 +21,7 @@ import pytest
 from tests.fuzzing.damage import damaged
 
 ROOT = Path(__file__).parent.parent
-LONG_S = 300
+LONG_S = 120
 _TO_START_S = 240
 
 CASES = {

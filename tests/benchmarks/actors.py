@@ -11,7 +11,7 @@ import statistics
 import time
 
 from engine.contracts.contract import Conditioning
-from engine.events import PassageEvent, PassageJob
+from engine.events import FailureEvent, PassageEvent, PassageJob
 from engine.execution import ExecutionConfig
 from engine.pack import open_pack
 from tests.benchmarks.prose import passages
@@ -42,7 +42,7 @@ def measure(fleet: Fleet, workers: int) -> float:
             for event in arrival[1]:
                 if isinstance(event, PassageEvent):
                     samples += event.samples
-                    done += 1
+                done += isinstance(event, PassageEvent | FailureEvent)
     return samples / 24_000 / (time.perf_counter() - began)
 
 
