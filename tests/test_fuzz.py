@@ -85,10 +85,6 @@ def test_damaged_files_are_refused_or_read(target: str, tmp_path: Path, bombs: P
     assert ends["read"] > 5  # damage that nobody notices, or that does not matter
 
 
-@pytest.mark.skipif(
-    os.environ.get("FUZZ_LONG") != "1",
-    reason="FUZZ_LONG=1 runs it; catalog case 1000000.1029 is still killed for its time",
-)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", CASES)
 def test_damaged_files_at_length(
