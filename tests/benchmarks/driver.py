@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.benchmarks.table import print_table, write_result
 
-_PASSAGES = (10_000, 50_000)
+_PASSAGES = (10_000, 100_000)
 _CATALOG = """catalog: corpus
 pack: starter
 voices: [{name: slt}]
