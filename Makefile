@@ -1,4 +1,5 @@
 # make demo   install into .venv and render the example catalog with the embedded pack
+# make demo-rebuild   a roster on a real S3 server: publish, change one text, rebuild, verify
 # make test   install, then lint, types and tests
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +8,7 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 # One thread a process: the golden waveforms were made so, and Ray's workers run so.
 RUN := OMP_NUM_THREADS=1 $(BIN)
 
-.PHONY: demo test test-slow check bench rebase-goldens clean
+.PHONY: demo demo-rebuild test test-slow check bench rebase-goldens clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +27,9 @@ $(VENV)/.installed-asr: $(VENV)/.installed-dev
 demo: $(VENV)/.installed
 	$(BIN)/loudkit-batch render examples/catalog.yaml --out out/demo
 	@find out/demo -type f | sort
+
+demo-rebuild: $(VENV)/.installed-dev
+	$(RUN)/python -m tests.demo_rebuild
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -79,7 +79,8 @@ class FolderStore:
             if stream is None:
                 return None
             etag = _sha256(stream)
-            return ObjectFacts(key, stream.tell(), etag)
+            modified_at_s = os.fstat(stream.fileno()).st_mtime
+            return ObjectFacts(key, stream.tell(), etag, modified_at_s)
 
     def get(self, key: str) -> Stored:
         """As `Store.get`."""
@@ -96,11 +97,11 @@ class FolderStore:
                 raise self._missing(key)
             write_atomic_stream(path, iter(partial(stream.read, CHUNK_BYTES), b""))
 
-    def put(self, key: str, content: Content) -> None:
+    def put(self, key: str, content: Content, *, content_type: str | None = None) -> None:
         """As `Store.put`, durable when it returns."""
         write_atomic_stream(self._path(key), content_chunks(content), publishing=self._locked())
 
-    def put_new(self, key: str, content: Content) -> bool:
+    def put_new(self, key: str, content: Content, *, content_type: str | None = None) -> bool:
         """As `Store.put_new`, durable when it returns."""
         path = self._path(key)
         if os.path.isdir(path):
@@ -187,8 +188,8 @@ class FolderStore:
                 continue
             if name.endswith("/"):
                 yield from self._walk(key, prefix)
-            elif is_key(key) and (size_bytes := _size_bytes(self._root / key)) is not None:
-                yield ObjectFacts(key, size_bytes, self._etag_source(key))
+            elif is_key(key) and (found := _regular(self._root / key)) is not None:
+                yield ObjectFacts(key, found.st_size, self._etag_source(key), found.st_mtime)
 
     def _etag_source(self, key: str) -> Callable[[], str]:
         def read() -> str:
@@ -219,13 +220,13 @@ def _listed_name(entry: os.DirEntry[str]) -> str:
     return entry.name + "/" if entry.is_dir(follow_symlinks=False) else entry.name
 
 
-def _size_bytes(path: Path) -> int | None:
+def _regular(path: Path) -> os.stat_result | None:
     """None for what is not a regular file, or has gone since its folder was read."""
     try:
         found = path.lstat()
     except OSError:
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return found if stat.S_ISREG(found.st_mode) else None
 
 
 def _sha256(stream: BufferedReader) -> str:

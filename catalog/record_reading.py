@@ -6,12 +6,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import fields
-from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TypeVar
 
 from catalog.errors import RecordsError, show
 from catalog.files import UnreadableFile, read_bounded, utf8_text
+from catalog.json_spans import elements
 from catalog.names import name_fault
 from catalog.records import (
     OUTSIDE_SAMPLE,
@@ -19,6 +20,7 @@ from catalog.records import (
     ConditioningRecord,
     PackRecord,
     SourceRecord,
+    TurnRecord,
     WindowRecord,
 )
 from catalog.schema import MAX_SEED
@@ -45,27 +47,54 @@ def read_records(path: str | Path) -> tuple[ClipRecord, ...]:
 
 def parse_records(data: bytes, where: str) -> tuple[ClipRecord, ...]:
     """The clips of these bytes, which came from `where`: a path or the address of an object."""
-    root = _json(data, where)
+    return tuple(each.clip for entry in parse_entries(data, where) for each in entry.clips)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundClip:
+    """A clip, and where its `sample` stands in its entry: `sample`, or `sample` and `short`."""
+
+    path: tuple[str, ...]
+    clip: ClipRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An element of the list: a voice of catalog.json, or an entry of provenance.json."""
+
+    text: str
+    """As it stands in the file, to be copied where it is kept."""
+    clips: tuple[FoundClip, ...]
+
+
+def parse_entries(data: bytes, where: str) -> tuple[Entry, ...]:
+    """The same clips by the voice or entry that they stand in, with its text."""
+    text = _text(data, where)
+    root = _json(text, where)
     if not isinstance(root, list):
         raise RecordsError(f"{where}: expected a list of voices or entries, got {show(root)}")
-    clips: list[ClipRecord] = []
+    entries: list[Entry] = []
     seen: set[str] = set()
-    for n, item in enumerate(root):
-        for clip in _clips(_Fields(item, f"[{n}]", where)):
-            if clip.key in seen:
-                raise RecordsError(f"{where}: [{n}]: clip {show(clip.key)} is recorded twice")
-            seen.add(clip.key)
-            clips.append(clip)
-    return tuple(clips)
+    for n, (item, span) in enumerate(zip(root, elements(text), strict=True)):
+        found = tuple(_clips(_Fields(item, f"[{n}]", where)))
+        for each in found:
+            if each.clip.key in seen:
+                raise RecordsError(f"{where}: [{n}]: clip {show(each.clip.key)} is recorded twice")
+            seen.add(each.clip.key)
+        entries.append(Entry(span, found))
+    return tuple(entries)
 
 
-def _json(data: bytes, where: str) -> object:
+def _text(data: bytes, where: str) -> str:
     try:
-        return json.loads(
-            utf8_text(data), object_pairs_hook=_unique_keys, parse_constant=_refuse_constant
-        )
+        return utf8_text(data)
     except UnreadableFile as error:
         raise RecordsError(f"{where}: {error.reason}") from None
+
+
+def _json(text: str, where: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise RecordsError(f"{where}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
     except ValueError as error:
@@ -103,6 +132,14 @@ class _Fields:
 
     def inner(self, key: str) -> _Fields:
         return _Fields(self.values.get(key), f"{self.at}.{key}", self.where)
+
+    def items(self, key: str) -> Iterator[_Fields]:
+        """The objects of a list, which may be absent."""
+        given = self.values.get(key, [])
+        if not isinstance(given, list):
+            raise self.refuse(key, f"expected a list, got {show(given)}")
+        for n, item in enumerate(given):
+            yield _Fields(item, f"{self.at}.{key}[{n}]", self.where)
 
     def maybe(self, key: str, read: Callable[[str], _T]) -> _T | None:
         """None for a field that is absent or null."""
@@ -151,19 +188,6 @@ class _Fields:
             raise self.refuse(key, f"{fault}, got {show(value)}")
         return value
 
-    def path(self, key: str) -> str:
-        """A path below the output folder: records may come from elsewhere and must not lead out."""
-        value = self.text(key)
-        path = PurePosixPath(value)
-        if (
-            path.is_absolute()
-            or ".." in path.parts
-            or not path.parts
-            or re.search(r"[\\\0]", value)
-        ):
-            raise self._unlike(key, "a path below the output folder")
-        return value
-
     def beyond(
         self, record: type[ClipRecord | SourceRecord], outside: frozenset[str] = frozenset()
     ) -> dict[str, object]:
@@ -186,16 +210,25 @@ class _Fields:
         return self.refuse(key, f"expected {expected}, got {show(self.values[key])}")
 
 
-def _clips(entry: _Fields) -> Iterator[ClipRecord]:
-    sample = entry.inner("sample")
+def _clips(entry: _Fields) -> Iterator[FoundClip]:
+    """Those of `sample`, and of `sample_turbo` and its like: there, `short` is `short-turbo`."""
+    for key in entry.values:
+        if key == "sample" or key.startswith("sample_"):
+            yield from _samples(entry, key, key.removeprefix("sample").replace("_", "-"))
+    if "sample" not in entry.values:
+        entry.inner("sample")  # refuses
+
+
+def _samples(entry: _Fields, key: str, suffix: str) -> Iterator[FoundClip]:
+    sample = entry.inner(key)
     if isinstance(sample.values.get("audio"), str):
         passage = entry.maybe("passage", entry.name) or SOLE_PASSAGE
-        yield _clip(entry, passage, sample)
+        yield FoundClip((key,), _clip(entry, passage + suffix, sample))
         return
     for passage in sample.values:
-        if fault := name_fault(passage):
-            raise sample.refuse("", f"{fault}, got {show(passage)}")
-        yield _clip(entry, passage, sample.inner(passage))
+        if fault := name_fault(passage + suffix):
+            raise sample.refuse("", f"{fault}, got {show(passage + suffix)}")
+        yield FoundClip((key, passage), _clip(entry, passage + suffix, sample.inner(passage)))
 
 
 def _clip(entry: _Fields, passage: str, sample: _Fields) -> ClipRecord:
@@ -205,7 +238,7 @@ def _clip(entry: _Fields, passage: str, sample: _Fields) -> ClipRecord:
         passage=passage,
         language=entry.text("language"),
         language_id=(conditioning and conditioning.language_id) or entry.text("language_id"),
-        audio=sample.path("audio"),
+        audio=sample.text("audio"),
         sha256=sample.sha256("sha256"),
         text=sample.text("text"),
         seed=sample.seed("seed"),
@@ -222,6 +255,7 @@ def _clip(entry: _Fields, passage: str, sample: _Fields) -> ClipRecord:
         rendered_at=sample.maybe("rendered_at", sample.text),
         pack=sample.maybe("pack", lambda key: _pack(sample.inner(key))),
         conditioning=conditioning,
+        turns=_turns(sample),
         source=entry.maybe("source", lambda key: _source(entry.inner(key))),
         windows=_windows(sample),
         extra=sample.beyond(ClipRecord, OUTSIDE_SAMPLE),
@@ -243,11 +277,13 @@ def _source(given: _Fields) -> SourceRecord:
 
 
 def _windows(sample: _Fields) -> tuple[WindowRecord, ...]:
-    given: Any = sample.values.get("windows", [])
-    if not isinstance(given, list):
-        raise sample.refuse("windows", f"expected a list, got {show(given)}")
-    at = f"{sample.at}.windows"
-    return tuple(_window(_Fields(item, f"{at}[{n}]", sample.where)) for n, item in enumerate(given))
+    return tuple(map(_window, sample.items("windows")))
+
+
+def _turns(sample: _Fields) -> tuple[TurnRecord, ...]:
+    return tuple(
+        TurnRecord(each.text("speaker"), each.text("text")) for each in sample.items("turns")
+    )
 
 
 def _window(given: _Fields) -> WindowRecord:

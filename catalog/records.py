@@ -8,11 +8,13 @@ A record tells of a past event: it is kept as it stands or replaced by that of a
 
 from __future__ import annotations
 
+import re
 import sys
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
+from pathlib import PurePosixPath
 from typing import Any
 
 from catalog.canonical import JsonObject
@@ -106,6 +108,15 @@ class WindowRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """What one speaker says in a dialogue, before the next one does."""
+
+    speaker: str
+    """Of the pack, not a voice of the roster."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClipRecord:
     """How one (voice, passage) was rendered. None: unknown, in records of other tools."""
 
@@ -115,7 +126,7 @@ class ClipRecord:
     """For people; the tag is in `language_id`."""
     language_id: str
     audio: str
-    """Path in the output folder, with slashes."""
+    """Path in the output folder, with slashes; as recorded, see `audio_key`."""
     sha256: str
     """Of the audio file; `pcm_sha256` is over the 16-bit samples, whatever the format."""
     text: str
@@ -135,6 +146,8 @@ class ClipRecord:
     """UTC, `2026-11-30T02:36:00Z`."""
     pack: PackRecord | None = None
     conditioning: ConditioningRecord | None = None
+    turns: tuple[TurnRecord, ...] = ()
+    """Of a dialogue, whose `text` is the same for people."""
     source: SourceRecord | None = None
     windows: tuple[WindowRecord, ...] = ()
     extra: Mapping[str, object] = field(default_factory=dict)
@@ -143,6 +156,18 @@ class ClipRecord:
     @property
     def key(self) -> str:
         return f"{self.voice}/{self.passage}"
+
+    @property
+    def audio_key(self) -> str | None:
+        """`audio` where it lies below the records; None for a path that leads elsewhere.
+
+        Records may come from others: nobody follows their paths to wherever they lead.
+        """
+        path = PurePosixPath(self.audio)
+        leads_out = path.is_absolute() or ".." in path.parts or not path.parts
+        if leads_out or re.search(r"[\\\0]", self.audio):
+            return None
+        return str(path)
 
 
 OUTSIDE_SAMPLE = frozenset(("voice", "passage", "language", "language_id", "source"))

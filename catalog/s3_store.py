@@ -45,6 +45,7 @@ T = TypeVar("T")
 class _Head(NamedTuple):
     size_bytes: int
     etag: str
+    modified_at_s: float
     mark: str | None
     """Of the write that made the object; None where somebody else did, or the server dropped it."""
 
@@ -97,7 +98,9 @@ class S3Store:
     def stat(self, key: str) -> ObjectFacts | None:
         """As `Store.stat`."""
         head = self._head(key)
-        return None if head is None else ObjectFacts(key, head.size_bytes, head.etag)
+        if head is None:
+            return None
+        return ObjectFacts(key, head.size_bytes, head.etag, head.modified_at_s)
 
     def get(self, key: str) -> Stored:
         """As `Store.get`."""
@@ -107,14 +110,14 @@ class S3Store:
         """As `Store.get_to`; after a lost connection from the start."""
         self._read(key, partial(write_atomic_stream, path))
 
-    def put(self, key: str, content: Content) -> None:
+    def put(self, key: str, content: Content, *, content_type: str | None = None) -> None:
         """As `Store.put`."""
-        self._write(key, Upload(content), {})
+        self._write(key, Upload(content, content_type), {})
 
-    def put_new(self, key: str, content: Content) -> bool:
+    def put_new(self, key: str, content: Content, *, content_type: str | None = None) -> bool:
         """As `Store.put_new`; an unconditional store looks first, and then overwrites what came
         meanwhile."""
-        upload = Upload(content)
+        upload = Upload(content, content_type)
         if self._conditional:
             return self._write(key, upload, {"IfNoneMatch": "*"}) is not None
         return not self.exists(key) and self._write(key, upload, {}) is not None
@@ -158,7 +161,8 @@ class S3Store:
         def request() -> _Head:
             answer = self._client.head_object(Bucket=self._bucket, Key=name)
             mark = answer["Metadata"].get(MARK)
-            return _Head(answer["ContentLength"], required(answer, "ETag"), mark)
+            modified_at_s = answer["LastModified"].timestamp()
+            return _Head(answer["ContentLength"], required(answer, "ETag"), modified_at_s, mark)
 
         try:
             return self._calls.run(request)
@@ -223,7 +227,8 @@ class S3Store:
             for found in page.get("Contents", []):
                 key = found["Key"].removeprefix(self._prefix)
                 if is_key(key):
-                    yield ObjectFacts(key, found["Size"], found["ETag"])
+                    modified_at_s = found["LastModified"].timestamp()
+                    yield ObjectFacts(key, found["Size"], found["ETag"], modified_at_s)
             if not page["IsTruncated"]:
                 return
             last, token = token, page.get("NextContinuationToken", "")

@@ -33,9 +33,10 @@ MARK, SHA256 = "loudkit-write", "loudkit-sha256"
 class Upload:
     """One write of one content."""
 
-    def __init__(self, content: Content) -> None:
+    def __init__(self, content: Content, content_type: str | None = None) -> None:
         """Reads the content once, for its size and hash. Raises StoreSourceError."""
         self._content = content
+        self.headers: dict[str, Any] = {"ContentType": content_type} if content_type else {}
         self.size_bytes, digest = 0, hashlib.sha256()
         for chunk in content_chunks(content):
             self.size_bytes += len(chunk)
@@ -92,6 +93,7 @@ class Sender:
                 Body=data,
                 ChecksumSHA256=_base64_sha256(data),
                 Metadata=upload.metadata,
+                **upload.headers,
                 **condition,
             )
             return required(answer, "ETag")
@@ -124,6 +126,7 @@ class Sender:
                 Key=name,
                 ChecksumAlgorithm="SHA256",
                 Metadata=upload.metadata,
+                **upload.headers,
             )
             return required(answer, "UploadId")
 

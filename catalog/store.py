@@ -42,6 +42,8 @@ class ObjectFacts:
     size_bytes: int
     etag_source: str | Callable[[], str]
     """The etag, or how to find it: in a folder that means to read the file."""
+    modified_at_s: float
+    """When the object was last written, by the store's own clock, in seconds since 1970."""
 
     @property
     def etag(self) -> str:
@@ -85,10 +87,13 @@ class Store(Protocol):
         Raises ObjectMissingError, ObjectCorruptError, WriteFailedError.
         """
 
-    def put(self, key: str, content: Content) -> None:
-        """Make `content` the object, whatever was there. Raises StoreSourceError."""
+    def put(self, key: str, content: Content, *, content_type: str | None = None) -> None:
+        """Make `content` the object, whatever was there. Raises StoreSourceError.
 
-    def put_new(self, key: str, content: Content) -> bool:
+        `content_type` is what a bucket tells browsers; a folder has no place for it.
+        """
+
+    def put_new(self, key: str, content: Content, *, content_type: str | None = None) -> bool:
         """Make `content` the object where there is none; whether this call did.
 
         Of any number of calls at once exactly one does. Raises StoreSourceError.

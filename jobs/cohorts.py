@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from jobs.history import History
 from jobs.plan import PlannedRender
+from jobs.standing import Standing
 from workers.fleet import Fleet
 
 _HELD_AT_MOST = 4096
@@ -16,8 +17,8 @@ _HELD_AT_MOST = 4096
 class VoiceCohorts:
     """Gives every voice a cohort: the one that made most of its clips, else the emptiest."""
 
-    def __init__(self, fleet: Fleet, history: History) -> None:
-        self._fleet, self._history = fleet, history
+    def __init__(self, fleet: Fleet, history: History, standing: Standing) -> None:
+        self._fleet, self._history, self._standing = fleet, history, standing
         self._of: dict[str, str] = {}
 
     def of(self, voice: str) -> str:
@@ -30,7 +31,7 @@ class VoiceCohorts:
         cohorts = list(self._fleet.cohorts)
         if len(cohorts) == 1:
             return cohorts[0]
-        made = self._history.executions_of(voice)
+        made = Counter(self._history.executions_of(voice)) + self._standing.executions_of(voice)
         if known := [digest for digest in cohorts if digest in made]:
             return max(known, key=lambda digest: made[digest])
         workers = Counter(map(self._fleet.execution_of, self._fleet.workers))

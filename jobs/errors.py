@@ -38,6 +38,18 @@ class CatalogRefusedError(JobError):
     code = "catalog_refused"
 
 
+class OutputPlaceError(JobError):
+    """What was given as output is none for this command."""
+
+    code = "output_place"
+
+
+class ExecutionPolicyError(JobError):
+    """What was asked of execution identities is no policy."""
+
+    code = "execution_policy"
+
+
 DONE: Final = 0
 BAD_USAGE: Final = 2
 SOME_FAILED: Final = 3

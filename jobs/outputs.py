@@ -20,6 +20,7 @@ from catalog.records import (
     ConditioningRecord,
     PackRecord,
     SourceRecord,
+    TurnRecord,
     WindowRecord,
     language_name,
     text_sha256,
@@ -131,6 +132,7 @@ class _Clips:
             rendered_at=row["at"],
             pack=PackRecord(pack.manifest.name, pack.sha256),
             conditioning=ConditioningRecord.of(render),
+            turns=tuple(TurnRecord(*turn) for turn in render.turns),
             source=SourceRecord.of(voice.source) if voice.source else None,
             windows=tuple(_window(window) for window in windows),
         )

@@ -111,7 +111,7 @@ def conditioning_of(voice: Voice, style: str | None) -> Conditioning:
     )
 
 
-def _conditioning(render: Render) -> Conditioning:
+def conditioning_for(render: Render) -> Conditioning:
     """A dialogue's prompt names the speakers in its text, and has no place for the rest."""
     if render.turns:
         return Conditioning(render.turns[0][0])
@@ -128,7 +128,7 @@ def plan_renders(
 ) -> Iterator[PlannedRender]:
     """Every selected render with the reason why it will or will not be rendered."""
     for render in iter_renders(loaded, only):
-        conditioning = _conditioning(render)
+        conditioning = conditioning_for(render)
         key = content_key(
             pack,
             conditioning,

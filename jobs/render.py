@@ -26,7 +26,8 @@ from jobs.outputs import RunFacts, write_outputs, write_report
 from jobs.plan import PlannedRender, open_catalog_pack, plan_renders
 from jobs.progress import Progress
 from jobs.segments import LedgerIdentity
-from workers.errors import FleetStoppedError, WorkerError
+from jobs.standing import NOTHING_STANDS, Standing
+from workers.errors import FleetStoppedError, IdentityMismatchError, WorkerError
 from workers.fleet import Fleet
 from workers.renderer import WorkerSpec
 
@@ -58,6 +59,10 @@ class RenderOptions:
     """Write to a server that ignores conditions, so that two jobs would not notice each other."""
     allow_mixed: bool = False
     """Take workers of several execution identities, each voice on one of them."""
+    standing: Standing = NOTHING_STANDS
+    """What is published elsewhere and current, and so need not be made here."""
+    required_execution: str | None = None
+    """Digest of the execution identity that the workers must have."""
     fleet: Callable[..., Fleet] = Fleet
     """Makes the fleet: called as `Fleet` is."""
 
@@ -72,6 +77,8 @@ class RenderResult:
     interrupted: bool
     stopped: str | None = None
     """Why the run stopped before its end, if it was not interrupted."""
+    remade: frozenset[str] = frozenset()
+    """Renders that were current and were made again: no voice mixes two execution identities."""
 
 
 def run_render(options: RenderOptions, progress: Progress) -> RenderResult:
@@ -109,6 +116,7 @@ class _Run:
     counts: Counts = field(default_factory=Counts)
     voices: set[str] = field(default_factory=set)
     """The voices of which something has to be made."""
+    remade: set[str] = field(default_factory=set)
     plan_digest: str = ""
     workers: int = 0
     executions: list[dict[str, object]] = field(default_factory=list)
@@ -146,7 +154,12 @@ class _Run:
         if broken is not None:
             raise broken
         return RenderResult(
-            self.output.address, self.counts, report, self.interrupted, self.stopped
+            self.output.address,
+            self.counts,
+            report,
+            self.interrupted,
+            self.stopped,
+            frozenset(self.remade),
         )
 
     def _make(self) -> WorkerError | None:
@@ -197,7 +210,7 @@ class _Run:
             self._check()
             self.counts.planned += 1
             digest.update(f"{each.render.key} {each.content_key}\n".encode())
-            if each.is_current:
+            if self._is_made(each):
                 self.counts.reused += 1
             elif each.is_hopeless:
                 self.counts.failures.append(known_failure(self.history, each.render.key))
@@ -223,7 +236,8 @@ class _Run:
             allow_mixed=options.allow_mixed,
         ) as fleet:
             self.workers = len(fleet.workers)
-            cohorts = VoiceCohorts(fleet, self.history)
+            _require_execution(options.required_execution, list(fleet.cohorts))
+            cohorts = VoiceCohorts(fleet, self.history, options.standing)
             job = Job(
                 fleet,
                 output=self.output,
@@ -260,18 +274,42 @@ class _Run:
         made now, those made earlier under another identity are made again, and counted as such.
         """
         for each in self._planned():
-            if each.is_hopeless:
-                continue
-            if not each.is_current:
-                yield each
-            elif (
-                each.render.voice.name in self.voices
-                and (made := self.history.finished(each.render.key)) is not None
-                and made.execution != cohorts.of(each.render.voice.name)
-            ):
+            voice = each.render.voice.name
+            if not self._is_made(each):
+                if not each.is_hopeless:
+                    yield each
+            elif self._may_remake(voice) and self._made_under(each) != cohorts.of(voice):
                 self.counts.reused -= 1
                 self.counts.remade += 1
+                self.remade.add(each.render.key)
                 yield each
+
+    def _is_made(self, each: PlannedRender) -> bool:
+        """Whether a render is there, here or where the standing clips are."""
+        if each.render.key in self.options.standing:
+            return True
+        if not each.is_current:
+            return False
+        required = self.options.required_execution
+        return required is None or self._made_under(each) == required
+
+    def _made_under(self, each: PlannedRender) -> str:
+        """The execution identity of a clip that is there; empty where its record has none."""
+        if each.render.key in self.options.standing:
+            return self.options.standing.execution_of(each.render.key)
+        made = self.history.finished(each.render.key)
+        return made.execution if made else ""
+
+    def _may_remake(self, voice: str) -> bool:
+        return voice in self.voices and not self.options.standing.may_mix
+
+
+def _require_execution(required: str | None, found: list[str]) -> None:
+    if required is not None and found != [required]:
+        raise IdentityMismatchError(
+            f"the workers have execution identity {', '.join(found)}, asked for was {required}; "
+            "render on machines of that identity"
+        )
 
 
 def known_failure(history: History, render_key: str) -> Failure:

@@ -158,7 +158,13 @@ def weed_program() -> str:
 @pytest.fixture(scope="session")
 def weed_s3() -> Iterator[S3Server]:
     """A SeaweedFS in a process and a folder of its own."""
-    weed = weed_program()
+    with running_weed(weed_program()) as server:
+        yield server
+
+
+@contextmanager
+def running_weed(weed: str) -> Iterator[S3Server]:
+    """A SeaweedFS until this ends, empty."""
     with ExitStack() as stack:
         # Not pytest's folder: paths of sockets are short.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weed-")))

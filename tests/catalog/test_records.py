@@ -201,6 +201,20 @@ def test_files_of_loudkit_are_read() -> None:
     assert (short.windows, short.pack, short.execution) == ((), None, None)
 
 
+@pytest.mark.parametrize("audio", ["../x.flac", "/x.flac", "", "a\0", "a/../../x", "a\\b", "."])
+def test_a_path_that_leads_out_is_told_and_not_followed(audio: str) -> None:
+    (found,) = parse_records(changed([0, "sample", "audio"], audio), "p")
+    assert (found.audio, found.audio_key) == (audio, None)
+
+
+@pytest.mark.parametrize(
+    ("audio", "key"), [("a.flac", "a.flac"), ("audio/x.opus", "audio/x.opus"), ("./a", "a")]
+)
+def test_a_path_below_the_records_is_a_key(audio: str, key: str) -> None:
+    (found,) = parse_records(changed([0, "sample", "audio"], audio), "p")
+    assert found.audio_key == key
+
+
 def test_a_passage_named_audio_is_no_sample(loaded: LoadedCatalog) -> None:
     clips = [clip(passage="audio")]
     assert parse_records(canonical_json(catalog_list(loaded, clips)), "c")[0].key == ("slt/audio")
@@ -321,10 +335,7 @@ def changed(path: list[Any], value: object) -> bytes:
         ([0, "sample", "text"], None, "p: [0].sample.text: expected string, got null"),
         ([0, "sample", "sha256"], "A" * 64, "p: [0].sample.sha256: expected 64 lower-case hex"),
         ([0, "sample", "pcm_sha256"], "a" * 63, "p: [0].sample.pcm_sha256: expected 64 lower"),
-        ([0, "sample", "audio"], "../x.flac", "p: [0].sample.audio: expected a path below the"),
-        ([0, "sample", "audio"], "/x.flac", "p: [0].sample.audio: expected a path below the"),
-        ([0, "sample", "audio"], "", "p: [0].sample.audio: expected a path below the"),
-        ([0, "sample", "audio"], "a\0", "p: [0].sample.audio: expected a path below the"),
+        ([0, "sample", "audio"], 3, "p: [0].sample.audio: expected an object, got 3"),
         ([0, "sample", "duration_seconds"], -1, "p: [0].sample.duration_seconds: expected a num"),
         ([0, "sample", "execution"], [], "p: [0].sample.execution: expected an object, got a l"),
         ([0, "sample", "windows"], {}, "p: [0].sample.windows: expected a list, got a mapping"),

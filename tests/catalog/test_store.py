@@ -762,8 +762,12 @@ def test_without_a_real_server_tests_are_skipped_by_name_and_ci_fails(
 
 
 def test_facts_compare_by_what_they_say() -> None:
-    assert ObjectFacts("a", 1, "e") == ObjectFacts("a", 1, "e") != ObjectFacts("a", 1, "f")
-    assert ObjectFacts("a", 1, lambda: "e").etag == "e"
+    assert (
+        ObjectFacts("a", 1, "e", 0.0)
+        == ObjectFacts("a", 1, "e", 0.0)
+        != ObjectFacts("a", 1, "f", 0.0)
+    )
+    assert ObjectFacts("a", 1, lambda: "e", 0.0).etag == "e"
 
 
 def test_stores_are_stores(folder: FolderStore, moto_s3: S3Server) -> None:

@@ -11,14 +11,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from catalog.errors import CatalogError
 from catalog.folder_store import FolderStore
 from catalog.store import Store
-from catalog.store_errors import StoreUnreachableError
 from jobs.errors import JobError, OutputBusyError
 from jobs.lease import Lease, StoreLease
 from jobs.output_lock import OutputLock
@@ -26,35 +24,9 @@ from jobs.segments import read_rows
 from tests.jobs.conftest import Outcome
 from tests.jobs.test_job import render_to, tree, write
 from tests.s3_server import S3Server
+from tests.store_calls import ADDRESS, CountedStore
 
-ADDRESS = "s3://bucket/prefix"
 PASSAGES = 2
-
-
-class CountedStore:
-    """A store whose n-th call does not come back: it never arrived, or its answer was lost."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.calls: list[str] = []
-        self.fails_at, self.arrives = 0, False
-
-    @property
-    def address(self) -> str:
-        return ADDRESS
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-
-        def call(*arguments: Any) -> Any:
-            self.calls.append(name)
-            if len(self.calls) != self.fails_at:
-                return method(*arguments)
-            if self.arrives:
-                method(*arguments)
-            raise StoreUnreachableError(f"{ADDRESS}: no answer to {name}")
-
-        return call
 
 
 @pytest.fixture
