@@ -1,8 +1,8 @@
 """Rendering some published clips again, to see whether the bytes are what the records promise.
 
-A clip is rendered under its recorded pack, seed, conditioning and execution. Equal samples are
-bit-identical. Where this machine cannot have the recorded execution identity, equal tokens are
-equivalent, and unequal ones say nothing: they cannot be compared here.
+A clip is rendered under its recorded pack, seed, conditioning and execution. Equal samples under
+them are the promise kept. Where this machine cannot have the recorded execution identity, equal
+tokens are equivalent, and unequal ones say nothing: they cannot be compared here.
 """
 
 from __future__ import annotations
