@@ -9,6 +9,7 @@ which for an object of several parts say nothing about the whole.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -161,8 +162,8 @@ class S3Store:
         def request() -> _Head:
             answer = self._client.head_object(Bucket=self._bucket, Key=name)
             mark = answer["Metadata"].get(MARK)
-            modified_at_s = answer["LastModified"].timestamp()
-            return _Head(answer["ContentLength"], required(answer, "ETag"), modified_at_s, mark)
+            etag = required(answer, "ETag")
+            return _Head(answer["ContentLength"], etag, _modified_at_s(answer), mark)
 
         try:
             return self._calls.run(request)
@@ -227,7 +228,7 @@ class S3Store:
             for found in page.get("Contents", []):
                 key = found["Key"].removeprefix(self._prefix)
                 if is_key(key):
-                    modified_at_s = found["LastModified"].timestamp()
+                    modified_at_s = _modified_at_s(found)
                     yield ObjectFacts(key, found["Size"], found["ETag"], modified_at_s)
             if not page["IsTruncated"]:
                 return
@@ -265,6 +266,12 @@ def _verified_chunks(answer: GetObjectOutputTypeDef) -> Iterator[bytes]:
             return
         fault = CORRUPT
     raise BrokenAnswer(fault)
+
+
+def _modified_at_s(answer: Mapping[str, Any]) -> float:
+    """Of an object of which the server does not say it, the future: nobody takes it for old."""
+    modified_at = answer.get("LastModified")
+    return modified_at.timestamp() if modified_at is not None else math.inf
 
 
 def _sha256(chunks: Iterator[bytes]) -> str:
