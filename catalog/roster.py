@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from catalog.errors import RecordsError
+from catalog.errors import RecordsError, show
 from catalog.json_spans import members, outdented
 from catalog.publish_errors import RosterUnreadableError
 from catalog.record_reading import Entry, FoundClip, parse_entries
@@ -119,7 +119,7 @@ def release_of(store: Store, release: str) -> Release:
     except ObjectMissingError as error:
         raise RosterUnreadableError(f"{error}; the release is not whole") from None
     if found.id != release:
-        raise RosterUnreadableError(f"{store.address}/{key}: says that it is {found.id}")
+        raise RosterUnreadableError(f"{store.address}/{key}: says that it is {show(found.id)}")
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from catalog.canonical import canonical_json
-from catalog.errors import show
+from catalog.errors import cut, show
 from catalog.publish_errors import RosterUnreadableError
 
 POINTER = "current.json"
@@ -140,8 +140,8 @@ def _read(kind: type[_T], data: bytes, where: str, expected: str) -> _T:
         found = kind.model_validate_json(data, strict=False)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise RosterUnreadableError(f"{where}: {place}: {first['msg']}") from None
+        place = cut(".".join(map(str, first["loc"])) or "the file")
+        raise RosterUnreadableError(f"{where}: {place}: {cut(first['msg'], limit=200)}") from None
     if found.format != expected:
         raise RosterUnreadableError(
             f"{where}: expected format {expected}, got {show(found.format)}; "

@@ -37,6 +37,9 @@ WEED_STARTS = 3
 WITHOUT_CONDITIONS, NOT_IMPLEMENTED = "drops-conditions", "not-implemented"
 """Buckets of moto that behave like a server without conditional writes, in its two ways."""
 
+SLOW, SLOW_S = "slow", 0.1
+"""A bucket of moto that waits so long before it answers anything."""
+
 
 @dataclass(frozen=True)
 class S3Server:
@@ -112,7 +115,7 @@ def moto_s3() -> Iterator[S3Server]:
     thread = threading.Thread(target=server.serve_forever, name="moto", daemon=True)
     thread.start()
     found = S3Server("moto", f"http://127.0.0.1:{server.server_port}")
-    for bucket in (WITHOUT_CONDITIONS, NOT_IMPLEMENTED):
+    for bucket in (WITHOUT_CONDITIONS, NOT_IMPLEMENTED, SLOW):
         found.client().create_bucket(Bucket=bucket)
     yield found
     server.shutdown()
@@ -123,8 +126,8 @@ Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def _limited(application: Application) -> Application:
-    """moto, one request at a time, since its comparisons are not atomic by themselves; and two
-    buckets whose conditions are not compared at all."""
+    """moto, one request at a time, since its comparisons are not atomic by themselves; two buckets
+    whose conditions are not compared at all, and a slow one."""
     one_at_a_time = threading.Lock()
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -134,6 +137,8 @@ def _limited(application: Application) -> Application:
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start_response("501 Not Implemented", [("Content-Type", "application/xml")])
             return [b"<Error><Code>NotImplemented</Code><Message>No.</Message></Error>"]
+        if bucket == SLOW:
+            time.sleep(SLOW_S)
         if bucket == WITHOUT_CONDITIONS:
             for name in conditions:
                 del environ[name]

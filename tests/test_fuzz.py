@@ -31,6 +31,7 @@ CASES = {
     "ledger": 15,
     "corpus": 450,
     "tokens": 450,
+    "roster": 400,
 }
 """Damaged files a reader in `make test`; the ledger's are folders."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -18,7 +19,7 @@ from catalog.collect import Collector
 from catalog.errors import CatalogError
 from catalog.folder_store import FolderStore
 from catalog.json_spans import elements
-from catalog.publish import Published, Publisher, Source, require_objects, roll_back
+from catalog.publish import Published, Source, require_objects, roll_back
 from catalog.publish_errors import (
     NoSuchReleaseError,
     PublishConflictError,
@@ -26,64 +27,16 @@ from catalog.publish_errors import (
     PublishSourceError,
     RosterUnreadableError,
 )
-from catalog.publish_folder import FolderChoice, facts_of_voices, newest_algorithm, open_source
+from catalog.publish_folder import open_source
 from catalog.roster import object_key, read_roster, release_key
 from catalog.roster_files import POINTER
 from catalog.store import Store
 from catalog.store_errors import StoreDeniedError, StoreError, StoreMissingBucketError
-from tests.s3_server import S3Server
+from tests.outputs import NOW, publish, write_output
+from tests.s3_server import SLOW, S3Server
 from tests.store_calls import CountedStore
 
 RACERS = 8
-NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
-
-
-def write_output(folder: Path, clips: dict[str, bytes], *, tag: str = "") -> Path:
-    """A folder as render leaves it: these clips, by `voice/passage`."""
-    voices: dict[str, dict[str, Any]] = {}
-    provenance = []
-    for key, audio in sorted(clips.items()):
-        voice, _, passage = key.partition("/")
-        path = folder / "audio" / f"{key}.flac"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(audio)
-        sample = {
-            "algorithm_fingerprint": "a" * 16,
-            "audio": f"audio/{key}.flac",
-            "backend": "loudkit-batch torch",
-            "checkpoint_sha256": "c" * 64,
-            "duration_seconds": 1.5,
-            "edge_fade_seconds": 0.02,
-            "model": "m",
-            "rendered_at": f"2030-01-01T00:00:00Z{tag}",
-            "seed": 7,
-            "sha256": hashlib.sha256(audio).hexdigest(),
-            "text": f"The text of {key}.",
-        }
-        about = {"language": "English", "language_id": "en", "name": voice}
-        provenance.append({**about, "passage": passage, "sample": sample})
-        voices.setdefault(voice, {**about, "display_name": voice.title(), "sample": {}})
-        voices[voice]["sample"][passage] = sample
-    for name, value in (("provenance.json", provenance), ("catalog.json", list(voices.values()))):
-        text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-        (folder / name).write_text(text, encoding="utf-8")
-    return folder
-
-
-def publish(store: Store, folder: Path, **options: Any) -> Published:
-    """What the command does."""
-    source = open_source(folder)
-    remove_orphans = options.pop("remove_orphans", False)
-    choose = FolderChoice(store, source, remove_orphans, facts_of_voices(source.records))
-    publisher = Publisher(
-        store,
-        source,
-        catalog="roster",
-        algorithm_fingerprint=newest_algorithm(source.records),
-        now=lambda: NOW,
-        **options,
-    )
-    return publisher.publish(choose)
 
 
 def whole(store: Store) -> dict[str, bytes]:
@@ -224,19 +177,18 @@ def race(place: Place, folders: list[Path]) -> list[Published | CatalogError]:
         return list(pool.map(run, folders))
 
 
+def outputs(tmp_path: Path) -> tuple[Path, Path]:
+    """The outputs of two runs."""
+    return write_output(tmp_path / "one", ONE), write_output(tmp_path / "two", TWO)
+
+
 def calls_of_a_publish(tmp_path: Path) -> int:
-    store = prepared(tmp_path / "counting")
+    one, two = outputs(tmp_path)
+    store = FolderStore(tmp_path / "counting")
+    publish(store, one)
     counted = CountedStore(store)
-    publish(counted, tmp_path / "two")
+    publish(counted, two)
     return len(counted.calls)
-
-
-def prepared(folder: Path) -> FolderStore:
-    """A store with the first release, and the outputs of both beside it."""
-    write_output(folder.parent / "two", TWO)
-    store = FolderStore(folder)
-    publish(store, write_output(folder.parent / "one", ONE))
-    return store
 
 
 @pytest.mark.parametrize("arrives", [False, True])
@@ -246,16 +198,45 @@ def test_a_kill_at_every_step_leaves_a_whole_release(tmp_path: Path, arrives: bo
     assert steps > 12
     for step in range(1, steps + 1):
         folder = tmp_path / f"step-{step}"
-        store = prepared(folder)
-        counted = CountedStore(store)
-        counted.fails_at, counted.arrives, counted.stays_dead = step, arrives, True
-        try:
-            publish(counted, tmp_path / "two")
-        except StoreError:
-            assert whole(store) in (ONE, TWO)
-        publish(store, tmp_path / "two")
-        assert whole(store) == TWO
+        killed_at(FolderStore(folder), tmp_path, step, arrives)
         shutil.rmtree(folder)
+
+
+def test_a_kill_at_every_step_leaves_a_whole_release_in_a_bucket(
+    tmp_path: Path, weed_s3: S3Server
+) -> None:
+    with weed_s3.credentials():
+        for step in range(1, calls_of_a_publish(tmp_path) + 1):
+            store = weed_s3.open(f"s3://{weed_s3.new_bucket()}/roster")
+            killed_at(store, tmp_path, step, step % 2 == 0)
+
+
+def killed_at(store: Store, tmp_path: Path, step: int, arrives: bool) -> None:
+    publish(store, tmp_path / "one")
+    counted = CountedStore(store)
+    counted.fails_at, counted.arrives, counted.stays_dead = step, arrives, True
+    with contextlib.suppress(StoreError):
+        publish(counted, tmp_path / "two")
+    assert whole(store) in (ONE, TWO)
+    publish(store, tmp_path / "two")
+    assert whole(store) == TWO
+
+
+def test_a_slow_server_is_waited_for(tmp_path: Path, moto_s3: S3Server) -> None:
+    uri = f"s3://{SLOW}/{tmp_path.name}"
+    with moto_s3.credentials():
+        publish(moto_s3.open(uri), write_output(tmp_path / "one", ONE))
+        done = race(Place(lambda: moto_s3.open(uri)), [write_output(tmp_path / "two", TWO)] * 2)
+        assert all(isinstance(each, Published) for each in done), done
+        assert whole(moto_s3.open(uri)) == TWO
+
+
+def prepared(folder: Path) -> FolderStore:
+    """A store with the first release, and the outputs of both beside it."""
+    one, _ = outputs(folder.parent)
+    store = FolderStore(folder)
+    publish(store, one)
+    return store
 
 
 def test_audio_that_is_not_what_its_record_says_is_not_published(tmp_path: Path) -> None:

@@ -222,6 +222,36 @@ def token_parts() -> Shapes:
     return st.builds(_parquet, columns, options, metadata)
 
 
+def provenance() -> Shapes:
+    """Entries of provenance.json, whole or with values of any shape."""
+    sample = {
+        "algorithm_fingerprint": "a" * 16,
+        "audio": "audio/ann/short.flac",
+        "backend": "b",
+        "checkpoint_sha256": "c" * 64,
+        "edge_fade_seconds": 0.02,
+        "model": "m",
+        "seed": 7,
+        "sha256": "d" * 64,
+        "text": "A.",
+    }
+    entry = {"name": "ann", "language": "English", "language_id": "en"}
+    keys = [*sample, *entry, "passage", "windows", "turns", "execution", "sample_turbo", "source"]
+    change = st.dictionaries(st.sampled_from(keys), _values(keys), max_size=2)
+
+    def made(name: str, passage: str, inner: dict[str, Any], outer: dict[str, Any]) -> Any:
+        return {**entry, "name": name, "passage": passage, "sample": {**sample, **inner}, **outer}
+
+    none: st.SearchStrategy[dict[str, Any]] = st.just({})
+    clip = st.builds(made, _NAME, _NAME, st.one_of(none, change), st.one_of(none, none, change))
+    indents = st.sampled_from((None, 0, 1, 2, 4))
+    return st.builds(
+        lambda clips, indent: json.dumps(clips, indent=indent).encode(),
+        st.lists(clip, max_size=4),
+        indents,
+    )
+
+
 SHAPES = {
     "catalog": catalogs,
     "manifest": manifests,
@@ -229,4 +259,5 @@ SHAPES = {
     "ledger": segments,
     "corpus": corpora,
     "tokens": token_parts,
+    "roster": provenance,
 }

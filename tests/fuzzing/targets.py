@@ -11,17 +11,23 @@ from pathlib import Path
 from random import Random
 
 from catalog.export import read_token_metadata, read_token_part
+from catalog.folder_store import FolderStore
 from catalog.loader import load_catalog
+from catalog.publish import Choice, Publisher, Source
 from catalog.renders import iter_renders
+from catalog.roster import Records
+from catalog.roster_files import POINTER
 from engine.errors import EngineError
 from engine.manifest import algorithm_from, read_manifest
 from engine.pack import open_pack
 from jobs.errors import JobError
 from jobs.segments import read_rows, segment_files
+from jobs.verify import verify_store
 from tests.fuzzing.damage import damaged
 from tests.fuzzing.ledger_target import WholeLedger
 from tests.fuzzing.samples import CONTRACT, write_corpora, write_ledger, write_tokens
 from tests.fuzzing.target import Target
+from tests.outputs import publish, write_output
 
 ROOT = Path(__file__).parents[2]
 
@@ -174,6 +180,46 @@ class TokenParts(Target):
             assert all(isinstance(token, int) for token in row.tokens)
 
 
+class PublishedRoster(Target):
+    """The files that a release is read from, and everything that they name."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        clips = {"ann/short": b"one", "ann/long": b"two", "bob/short": b"three"}
+        store = FolderStore(folder / "published")
+        done = publish(store, write_output(folder / "real", clips))
+        self._release = folder / "published" / "releases" / done.release.id
+        names = ("release.json", "catalog.json", "provenance.json")
+        paths = [folder / "published" / POINTER, *(self._release / name for name in names)]
+        self._files = {path: path.read_bytes() for path in paths}
+
+    def spoil(self, rng: Random) -> None:
+        self._mend()
+        path = rng.choice(list(self._files))
+        files = list(self._files.values())
+        path.write_bytes(damaged(self._files[path], rng, files, text=True))
+
+    def place(self, data: bytes) -> None:
+        self._mend()
+        (self._release / "provenance.json").write_bytes(data)
+
+    def read(self) -> None:
+        found, roster = verify_store(FolderStore(self.folder / "published"), folder=None)
+        assert found.clips == len(roster.records.clips)
+        source = Source(self.folder / "real", Records())
+        publisher = Publisher(
+            FolderStore(self.folder / "published"),
+            source,
+            catalog="roster",
+            algorithm_fingerprint="a" * 16,
+        )
+        publisher.would_change(roster, Choice(frozenset(), not_renewed={"x/y": "z"}))
+
+    def _mend(self) -> None:
+        for path, data in self._files.items():
+            path.write_bytes(data)
+
+
 TARGETS: dict[str, type[Target]] = {
     "catalog": CatalogFile,
     "manifest": Manifest,
@@ -181,4 +227,5 @@ TARGETS: dict[str, type[Target]] = {
     "ledger": WholeLedger,
     "corpus": Corpora,
     "tokens": TokenParts,
+    "roster": PublishedRoster,
 }
