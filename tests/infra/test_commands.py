@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from jobs.cli import main
 from tests.infra import commands as found_in
 from tests.infra.commands import Command, UnknownCommandError
-from tests.infra.files import INFRA, KUBERAY
-
-COMMANDS = found_in.commands()
-OURS = [command for command in COMMANDS if command.program == found_in.TOOL]
-OF_RAY = [command for command in COMMANDS if command.program == "ray"]
-
-NOT_YET = {"rebuild", "publish", "verify"}
-"""Commands that the files may use before this build has them."""
-
-
-def require_command(command: Command) -> None:
-    """Skips what this build does not have yet, by its name."""
-    name = found_in.first_word(command)
-    if name in NOT_YET and name not in main.commands:
-        pytest.skip(f"loudkit-batch {name} is not in this build")
+from tests.infra.files import INFRA
+from tests.infra.place import NOT_YET, OF_RAY, OURS, Place, require_command
 
 
 def test_commands_are_found_in_every_file() -> None:
@@ -101,69 +83,6 @@ def test_a_line_that_is_not_understood_is_an_error() -> None:
 
 
 # -- what they do ----------------------------------------------------------------------------------
-
-
-class Place:
-    """A folder in which the placeholders of the files are real."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.catalog = folder / "catalog.yaml"
-        self.work, self.published = folder / "work", folder / "published"
-        shutil.copy(KUBERAY / "catalog.yaml", self.catalog)
-
-    def localised(self, command: Command) -> list[str]:
-        """The command with this place's names, on one local worker."""
-        words: list[str] = []
-        arguments = iter(command.arguments)
-        for word in arguments:
-            if word == "--address":
-                next(arguments)
-            elif word in {"--workers", "--rerender"}:
-                next(arguments)
-                words += [word, "1"]
-            else:
-                words.append(self._word(word))
-        return words
-
-    def _word(self, word: str) -> str:
-        if word.endswith("catalog.yaml"):
-            return str(self.catalog)
-        if word.startswith("s3://example-bucket/previews"):
-            return str(self.published)
-        if word.startswith("s3://example-bucket/work/") or word.endswith("/out"):
-            return str(self.work)
-        if word.startswith(("/work/", "out/")):
-            return str(self.folder / Path(word).name)
-        return word
-
-    def run(self, command: Command) -> str:
-        """What it says on its output. Fails if it does not end with 0."""
-        arguments = self.localised(command)
-        # --workers defaults to one a core, and this place is small.
-        if arguments[0] in {"render", "rebuild"} and "--workers" not in arguments:
-            arguments += ["--workers", "1"]
-        result = CliRunner().invoke(main, arguments, catch_exceptions=False)
-        assert result.exit_code == 0, f"{arguments}: {result.output}"
-        return result.output
-
-
-@pytest.fixture(scope="module")
-def place(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """With the catalog rendered and, where this build can, published, by the files' commands."""
-    here = Place(tmp_path_factory.mktemp("place"))
-    before = Path.cwd()
-    os.chdir(here.folder)
-    by_name = {found_in.first_word(command): command for command in OURS}
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(("AWS_", "RAY_ADDRESS"))]:
-            patch.delenv(name)
-        here.run(by_name["render"])
-        assert (here.work / "audio" / "slt" / "short.flac").is_file()
-        if "rebuild" in main.commands:
-            here.run(by_name["rebuild"])
-        yield here
-    os.chdir(before)
 
 
 @pytest.mark.ray

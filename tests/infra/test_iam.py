@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 import fnmatch
 import json
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from botocore import xform_name
 
+from tests.infra import commands as found_in
+from tests.infra.commands import Command
 from tests.infra.files import INFRA, ROOT, Document, kubernetes_objects, kustomization, settings
+from tests.infra.place import Place, require_command
 
 if TYPE_CHECKING:
     from tests.s3_server import S3Server
@@ -92,7 +96,7 @@ def test_a_reader_changes_nothing_and_only_gc_deletes_what_is_published() -> Non
         assert not allows("publisher", "s3:DeleteObject", f"{BUCKET}/previews/{key}")
         gone = allows("gc", "s3:DeleteObject", f"{BUCKET}/previews/{key}")
         assert gone == (key != "current.json")
-        assert not allows("gc", "s3:PutObject", f"{BUCKET}/previews/{key}")
+        assert allows("gc", "s3:PutObject", f"{BUCKET}/previews/{key}") == (not gone)
         assert allows("publisher", "s3:PutObject", f"{BUCKET}/previews/{key}")
     assert allows("gc", "s3:DeleteObject", f"{BUCKET}/previews/.tmp-probe-0-a")
 
@@ -200,6 +204,34 @@ def test_gc_may_open_look_and_delete(moto_s3: S3Server, watched: list[Watched]) 
     assert refused("gc", watched) == []
     store.delete("current.json")
     assert refused("gc", watched) == [("s3:DeleteObject", f"{BUCKET}/previews/current.json")]
+
+
+@pytest.mark.ray
+def test_the_commands_need_no_more(place: Place, moto_s3: S3Server, watched: list[Watched]) -> None:
+    bucket = moto_s3.new_bucket()
+    server = ["--endpoint-url", moto_s3.endpoint_url]
+    work, previews = f"s3://{bucket}/work/previews", f"s3://{bucket}/previews"
+    place.invoke("render", str(place.catalog), "--workers", "1", "--out", work, *server)
+    assert watched
+    assert refused("publisher", watched) == []
+    watched.clear()
+    place.invoke("status", work, *server)
+    assert refused("reader", watched) == []
+    for name in ("publish", "verify"):
+        require_command(Command(found_in.TOOL, (name,), "here"))
+    watched.clear()
+    place.invoke("publish", str(place.work), previews, *server)
+    assert refused("publisher", watched) == []
+    watched.clear()
+    place.invoke("verify", previews, *server)
+    assert watched
+    assert refused("reader", watched) == []
+    moto_s3.client().put_object(Bucket=bucket, Key="previews/objects/" + "0" * 64, Body=b"old")
+    watched.clear()
+    time.sleep(1.1)  # S3 tells times in seconds
+    place.invoke("publish", previews, "--gc", "--older-than", "0", "--yes", *server)
+    assert "delete_object" in {call for each in watched for call, key in each.asked if "000" in key}
+    assert refused("gc", watched) == []
 
 
 def test_roles_are_taken_by_the_head_and_by_the_workflow_only() -> None:
