@@ -228,8 +228,8 @@ def test_the_commands_need_no_more(place: Place, moto_s3: S3Server, watched: lis
     assert refused("reader", watched) == []
     moto_s3.client().put_object(Bucket=bucket, Key="previews/objects/" + "0" * 64, Body=b"old")
     watched.clear()
-    time.sleep(1.1)  # S3 tells times in seconds
-    place.invoke("publish", previews, "--gc", "--older-than", "0", "--yes", *server)
+    time.sleep(2)  # the object is older than 0.00001 days, in the whole seconds of S3
+    place.invoke("publish", previews, "--gc", "--older-than", "0.00001", "--yes", *server)
     assert "delete_object" in {call for each in watched for call, key in each.asked if "000" in key}
     assert refused("gc", watched) == []
 
