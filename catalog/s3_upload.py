@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from catalog.media_types import HEAD_BYTES, media_type
 from catalog.s3_calls import FAILURES, Calls, required
 from catalog.store import Content, content_chunks
 from catalog.store_errors import StoreSourceError
@@ -36,8 +37,9 @@ class Upload:
     def __init__(self, content: Content) -> None:
         """Reads the content once, for its size and hash. Raises StoreSourceError."""
         self._content = content
-        self.size_bytes, digest = 0, hashlib.sha256()
+        self.size_bytes, digest, self.head = 0, hashlib.sha256(), b""
         for chunk in content_chunks(content):
+            self.head = self.head or chunk[:HEAD_BYTES]
             self.size_bytes += len(chunk)
             digest.update(chunk)
         self.sha256 = digest.hexdigest()
@@ -91,6 +93,7 @@ class Sender:
                 Key=name,
                 Body=data,
                 ChecksumSHA256=_base64_sha256(data),
+                ContentType=media_type(name, upload.head),
                 Metadata=upload.metadata,
                 **condition,
             )
@@ -123,6 +126,7 @@ class Sender:
                 Bucket=self._bucket,
                 Key=name,
                 ChecksumAlgorithm="SHA256",
+                ContentType=media_type(name, upload.head),
                 Metadata=upload.metadata,
             )
             return required(answer, "UploadId")
