@@ -97,11 +97,11 @@ class FolderStore:
                 raise self._missing(key)
             write_atomic_stream(path, iter(partial(stream.read, CHUNK_BYTES), b""))
 
-    def put(self, key: str, content: Content, *, content_type: str | None = None) -> None:
+    def put(self, key: str, content: Content) -> None:
         """As `Store.put`, durable when it returns."""
         write_atomic_stream(self._path(key), content_chunks(content), publishing=self._locked())
 
-    def put_new(self, key: str, content: Content, *, content_type: str | None = None) -> bool:
+    def put_new(self, key: str, content: Content) -> bool:
         """As `Store.put_new`, durable when it returns."""
         path = self._path(key)
         if os.path.isdir(path):

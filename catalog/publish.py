@@ -52,15 +52,6 @@ from catalog.store import Content, Store
 TRIES = 5
 """Races that a publisher runs before it leaves the field to the others."""
 
-_CONTENT_TYPES = {
-    "flac": "audio/flac",
-    "wav": "audio/wav",
-    "mp3": "audio/mpeg",
-    "opus": "audio/ogg",
-    "json": "application/json",
-    "html": "text/html; charset=utf-8",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -151,7 +142,9 @@ class Publisher:
     def _release(
         self, roster: Roster, records: ReleaseRecords, choice: Choice
     ) -> tuple[Release, dict[str, bytes]]:
-        page = build_page(records.listing(self.catalog, self.algorithm_fingerprint))
+        page = build_page(
+            records.listing(self.catalog, self.algorithm_fingerprint, choice.not_renewed)
+        )
         files = {
             "catalog.json": records.catalog_json(),
             "provenance.json": records.provenance_json(),
@@ -209,7 +202,7 @@ class Publisher:
             key = object_key(record.sha256)
             fresh = record.key in choice.fresh
             content = self._fresh(record) if fresh else self._published(roster, record)
-            self.store.put(key, content, content_type=content_type(record.audio))
+            self.store.put(key, content)
             _require_sha256(self.store.get(key).data, record, f"{self.store.address}/{key}")
 
         for _ in in_threads(put, todo.values()):
@@ -262,11 +255,11 @@ class Publisher:
                 pass
         # One that is there is of a publisher that was killed, or is as fast, with the same bytes.
         key = release_key(release.id, RELEASE)
-        self.store.put_new(key, release_bytes(release), content_type=content_type(RELEASE))
+        self.store.put_new(key, release_bytes(release))
 
     def _put_file(self, release: Release, name: str, content: Content) -> None:
         key = release_key(release.id, name)
-        self.store.put(key, content, content_type=content_type(name))
+        self.store.put(key, content)
 
     def _heal(self, records: ReleaseRecords, choice: Choice) -> None:
         """Put back what somebody who collected took away between our look and our swap."""
@@ -275,7 +268,7 @@ class Publisher:
         for clip in fresh.values():
             key = object_key(clip.sha256)
             if key not in sizes:
-                self.store.put(key, self._fresh(clip), content_type=content_type(clip.audio))
+                self.store.put(key, self._fresh(clip))
 
 
 def merged(roster: Roster, source: Records, choice: Choice) -> ReleaseRecords:
@@ -356,11 +349,6 @@ def copy_name(clip: ClipRecord) -> str:
     """Where a clip lies in its release under its own name."""
     extension = Path(clip.audio).suffix
     return clip.audio_key or f"audio/{clip.key}{extension}"
-
-
-def content_type(name: str) -> str | None:
-    """What a bucket tells browsers of a file of this name."""
-    return _CONTENT_TYPES.get(name.rpartition(".")[2])
 
 
 def utc(at: datetime) -> str:

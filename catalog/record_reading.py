@@ -252,6 +252,7 @@ def _clip(entry: _Fields, passage: str, sample: _Fields) -> ClipRecord:
         token_contract_fingerprint=sample.maybe("token_contract_fingerprint", sample.text),
         execution=sample.maybe("execution", sample.mapping),
         pcm_sha256=sample.maybe("pcm_sha256", sample.sha256),
+        waveform=sample.maybe("waveform", sample.text),
         rendered_at=sample.maybe("rendered_at", sample.text),
         pack=sample.maybe("pack", lambda key: _pack(sample.inner(key))),
         conditioning=conditioning,

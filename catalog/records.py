@@ -142,6 +142,9 @@ class ClipRecord:
     execution: Mapping[str, object] | None = None
     """The measured execution identity: what the bits hold under."""
     pcm_sha256: str | None = None
+    waveform: str | None = None
+    """What the clip looks like: base64 of one byte for each of some (ours: 120) equal parts of it,
+    the part's largest |sample| with full scale at 255. For a picture, and for nothing else."""
     rendered_at: str | None = None
     """UTC, `2026-11-30T02:36:00Z`."""
     pack: PackRecord | None = None

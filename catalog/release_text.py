@@ -14,7 +14,7 @@ from itertools import groupby
 from catalog.canonical import JsonObject, canonical_text
 from catalog.json_spans import indented, members
 from catalog.roster import PublishedClip, PublishedVoice
-from catalog.site_listing import Listing, VoiceClips
+from catalog.site_listing import STALE, Listing, by_sha256, listing_of
 
 _SAMPLE = "sample"
 _IN_ENTRY = ("name", "language", "language_id", "source")
@@ -40,24 +40,16 @@ class ReleaseRecords:
         """The voices: today's in their order, then those that only the release before knows."""
         return _list(self._voices().values())
 
-    def listing(self, name: str, algorithm_fingerprint: str) -> Listing:
-        """What the page shows."""
-        samples = {
-            voice: [(clip.record.passage, json.loads(clip.sample)) for clip in clips]
-            for voice, clips in self._by_voice()
-        }
-        records = [clip.record for clip in self.clips.values()]
-        voices = {name: _facts(text) for name, text in self._voices().items()}
-        return Listing(
+    def listing(
+        self, name: str, algorithm_fingerprint: str, not_renewed: Iterable[str] = ()
+    ) -> Listing:
+        """What the page shows, from where a release has its page."""
+        return listing_of(
+            json.loads(self.catalog_json()),
             name=name,
             algorithm_fingerprint=algorithm_fingerprint,
-            voices=[
-                VoiceClips(about, len(samples[name]), samples[name])
-                for name, about in voices.items()
-            ],
-            seconds=sum(record.duration_seconds or 0.0 for record in records),
-            others=sum(record.algorithm_fingerprint != algorithm_fingerprint for record in records),
-            language_ids={record.language_id for record in records},
+            audio_url=by_sha256("../../objects/"),
+            states=dict.fromkeys(not_renewed, STALE),
         )
 
     def _ordered(self) -> list[PublishedClip]:

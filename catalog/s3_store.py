@@ -111,14 +111,14 @@ class S3Store:
         """As `Store.get_to`; after a lost connection from the start."""
         self._read(key, partial(write_atomic_stream, path))
 
-    def put(self, key: str, content: Content, *, content_type: str | None = None) -> None:
+    def put(self, key: str, content: Content) -> None:
         """As `Store.put`."""
-        self._write(key, Upload(content, content_type), {})
+        self._write(key, Upload(content), {})
 
-    def put_new(self, key: str, content: Content, *, content_type: str | None = None) -> bool:
+    def put_new(self, key: str, content: Content) -> bool:
         """As `Store.put_new`; an unconditional store looks first, and then overwrites what came
         meanwhile."""
-        upload = Upload(content, content_type)
+        upload = Upload(content)
         if self._conditional:
             return self._write(key, upload, {"IfNoneMatch": "*"}) is not None
         return not self.exists(key) and self._write(key, upload, {}) is not None

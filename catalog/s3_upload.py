@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from catalog.media_types import HEAD_BYTES, media_type
 from catalog.s3_calls import FAILURES, Calls, required
 from catalog.store import Content, content_chunks
 from catalog.store_errors import StoreSourceError
@@ -33,12 +34,12 @@ MARK, SHA256 = "loudkit-write", "loudkit-sha256"
 class Upload:
     """One write of one content."""
 
-    def __init__(self, content: Content, content_type: str | None = None) -> None:
+    def __init__(self, content: Content) -> None:
         """Reads the content once, for its size and hash. Raises StoreSourceError."""
         self._content = content
-        self.headers: dict[str, Any] = {"ContentType": content_type} if content_type else {}
-        self.size_bytes, digest = 0, hashlib.sha256()
+        self.size_bytes, digest, self.head = 0, hashlib.sha256(), b""
         for chunk in content_chunks(content):
+            self.head = self.head or chunk[:HEAD_BYTES]
             self.size_bytes += len(chunk)
             digest.update(chunk)
         self.sha256 = digest.hexdigest()
@@ -92,8 +93,8 @@ class Sender:
                 Key=name,
                 Body=data,
                 ChecksumSHA256=_base64_sha256(data),
+                ContentType=media_type(name, upload.head),
                 Metadata=upload.metadata,
-                **upload.headers,
                 **condition,
             )
             return required(answer, "ETag")
@@ -125,8 +126,8 @@ class Sender:
                 Bucket=self._bucket,
                 Key=name,
                 ChecksumAlgorithm="SHA256",
+                ContentType=media_type(name, upload.head),
                 Metadata=upload.metadata,
-                **upload.headers,
             )
             return required(answer, "UploadId")
 

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from html import escape
-from itertools import islice
-from urllib.parse import quote, urlsplit
+from itertools import count, islice
+from urllib.parse import urlsplit
 
 from catalog.canonical import JsonObject
 from catalog.records import spoken_language_id
 from catalog.site_assets import SCRIPT, STYLE
-from catalog.site_listing import Listing, VoiceClips
+from catalog.site_listing import Listing, State, VoiceClips, seconds_of
+from catalog.site_waveform import waveform_svg
 
 MAX_TEXT_CHARS = 4000
 _OPENING_CHARS = 320
@@ -29,10 +30,12 @@ _UNKNOWN = '<span class="unknown">not recorded</span>'
 
 @dataclass(frozen=True, slots=True)
 class _Clip:
+    number: int
     passage: str
     sample: JsonObject
     language_id: str
-    is_current: bool
+    state: State
+    audio_url: str
 
 
 def build_page(listing: Listing) -> Iterator[bytes]:
@@ -47,6 +50,11 @@ def _page(listing: Listing) -> Iterator[str]:
         f'<option value="{escape(tag)}">{escape(said)}</option>'
         for tag, said in sorted(languages.items(), key=lambda each: (each[1], each[0]))
     )
+    states = "\n".join(
+        f'<option value="{escape(state.key)}">{escape(_sentence(state.words))}</option>'
+        for state in listing.states()
+    )
+    bar = _BAR.replace("STATES", states).replace("LANGUAGES", options)
     columns = "".join(f"<span>{column}</span>" for column in _COLUMNS.split("|"))
     yield f"""<!DOCTYPE html>
 <html lang="en">
@@ -62,12 +70,13 @@ def _page(listing: Listing) -> Iterator[str]:
 <body data-view="cards">
 <a class="skip" href="#clips">Skip to the clips</a>
 {_top(listing, each)}
-{_BAR.replace("LANGUAGES", options) if listing.voices else ""}
+{bar if listing.voices else ""}
 <main id="clips" tabindex="-1">
 <div class="columns" aria-hidden="true">{columns}</div>
 """
+    numbers = count()
     for number, voice in enumerate(listing.voices):
-        clips = _clips_of(voice, each, listing.algorithm_fingerprint)
+        clips = _clips_of(listing, voice, each, numbers)
         yield from _section(number, voice.about, clips, languages)
     if not listing.voices:
         yield '<p class="empty">No clip has been rendered yet.</p>'
@@ -92,13 +101,12 @@ _BAR = """<div class="bar" hidden>
  placeholder="Voice, passage, text, seed, licence">
 </div>
 <label>Language
-<select id="language"><option value="">All languages</option>
+<select id="language"><option value="">Any language</option>
 LANGUAGES
 </select></label>
 <label>State
 <select id="state"><option value="">Any state</option>
-<option value="current">Current</option>
-<option value="other">Made under another algorithm</option>
+STATES
 </select></label>
 <label class="on"><input type="checkbox" id="onward"> Keep playing</label>
 <div class="views" role="group" aria-label="View">
@@ -109,13 +117,17 @@ LANGUAGES
 </div>"""
 
 
-def _clips_of(voice: VoiceClips, most: int, algorithm_fingerprint: str) -> Iterator[_Clip]:
+def _clips_of(
+    listing: Listing, voice: VoiceClips, most: int, numbers: Iterator[int]
+) -> Iterator[_Clip]:
     for passage, sample in islice(voice.samples, most):
         yield _Clip(
+            next(numbers),
             passage,
             sample,
             spoken_language_id(voice.about, sample),
-            sample.get("algorithm_fingerprint") == algorithm_fingerprint,
+            listing.state_of(voice, passage, sample),
+            listing.audio_url(sample),
         )
 
 
@@ -129,26 +141,27 @@ def _language_names(listing: Listing) -> dict[str, str]:
 
 
 def _policy() -> str:
-    """Style and script by their hashes, links at most; media is left open for file: addresses."""
+    """Style and script by their hashes, and nothing from elsewhere; media is left open, for file:
+    addresses, and says no more to a server than which clip is played."""
     style, script = (
         b64encode(sha256(source.encode()).digest()).decode() for source in (STYLE, SCRIPT)
     )
     return (
         f"style-src 'sha256-{style}'; script-src 'sha256-{script}'; img-src data:; "
-        "font-src 'none'; connect-src 'none'; frame-src 'none'; object-src 'none'; "
+        "font-src 'none'; connect-src 'self'; frame-src 'none'; object-src 'none'; "
         "worker-src 'none'; base-uri 'none'; form-action 'none'"
     )
 
 
 def _top(listing: Listing, each: int) -> str:
-    clips, others = listing.count, listing.others
-    shown = listing.played(each)
+    clips, shown = listing.count, listing.played(each)
     sums = [_count(len(listing.voices), "voice"), _count(clips, "clip")]
     sums += [f"{_length(listing.seconds)} of audio"] if listing.seconds else []
-    notes = []
-    if others:
-        made = "was" if others == 1 else "were"
-        notes.append(f"{_count(others, 'clip')} {made} made under another algorithm.")
+    notes = [
+        f"{_count(number, 'clip')} {'was' if number == 1 else 'were'} {escape(state.words)}."
+        for state, number in listing.states().items()
+        if number and not state.is_current
+    ]
     if shown < clips:
         notes.append(
             f"This page plays the first {shown:,} of {clips:,} clips, "
@@ -184,8 +197,8 @@ def _section(
     yield "</div>\n</section>\n"
 
 
-def _source(source: JsonObject | None) -> str:
-    if not source:
+def _source(source: object) -> str:
+    if not source or not isinstance(source, dict):
         return '<p class="none">No source is recorded.</p>'
     name, url = str(source.get("name") or ""), str(source.get("url") or "")
     links = _is_web(url)
@@ -200,12 +213,9 @@ def _source(source: JsonObject | None) -> str:
 
 
 def _article(voice: str, clip: _Clip, languages: dict[str, str]) -> str:
-    sample = clip.sample
-    state, told = "current", "Current"
-    if not clip.is_current:
-        state, told = "other", "Made under another algorithm"
+    sample, state = clip.sample, clip.state
     language = languages.get(clip.language_id) or _UNKNOWN
-    length = sample.get("duration_seconds")
+    length = seconds_of(sample)
     facts = [
         ("Language", escape(language) if clip.language_id else _UNKNOWN),
         ("Length", _UNKNOWN if length is None else _length(length)),
@@ -214,14 +224,18 @@ def _article(voice: str, clip: _Clip, languages: dict[str, str]) -> str:
         ("Token contract", _fact(sample.get("token_contract_fingerprint"), code=True)),
     ]
     rows = "\n".join(f"<div><dt>{key}</dt><dd>{value}</dd></div>" for key, value in facts)
-    source = escape("../" + quote(str(sample["audio"])))
+    source, label = escape(clip.audio_url), escape(f"{voice}, {clip.passage}")
     tag = escape(clip.language_id)
-    return f"""<article class="clip" data-language="{tag}" data-state="{state}">
+    picture = waveform_svg(sample.get("waveform"), f"w{clip.number}")
+    return f"""<article class="clip" data-language="{tag}" data-state="{escape(state.key)}">
 <h3><span class="of">{escape(voice)} </span>{escape(clip.passage)}</h3>
-<p class="state {state}">{told}</p>
-<audio controls preload="none" src="{source}" aria-label="{escape(f"{voice}, {clip.passage}")}">
+<p class="state{"" if state.is_current else " other"}">{escape(_sentence(state.words))}</p>
+<div class="player">
+{picture}
+<audio controls preload="none" src="{source}" aria-label="{label}">
 </audio>
-<blockquote lang="{tag}" dir="auto">{_text(str(sample["text"]))}</blockquote>
+</div>
+<blockquote lang="{tag}" dir="auto">{_text(str(sample.get("text") or ""))}</blockquote>
 <dl class="facts">
 {rows}
 </dl>
@@ -249,6 +263,11 @@ def _fact(value: object, *, code: bool = False) -> str:
     if value is None:
         return _UNKNOWN
     return f"<code>{escape(str(value))}</code>" if code else escape(str(value))
+
+
+def _sentence(words: str) -> str:
+    """Words as they stand alone."""
+    return words[:1].upper() + words[1:]
 
 
 def _is_web(url: str) -> bool:

@@ -1,6 +1,7 @@
 """The style and the script of the listening page; both stand inside the page, nothing is fetched.
 
-The script filters and switches views. Without it the page is whole: every clip, text and player.
+The script filters, switches views and draws over a picture what was heard of its clip. Without it
+the page is whole: every clip, text, picture and player.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ STYLE = """
   color-scheme: light dark;
   --paper: #fbfaf7; --ink: #1f1d1a; --quiet: #67625a; --line: #e4e0d8; --raised: #ffffff;
   --accent: #1b6a58; --warn: #8f5200; --warn-paper: #fbf0dd; --mark: #eef4f1;
+  --edge: #8c867b; --wave: #8f897e;
   --sans: system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
   --serif: ui-serif, Charter, "Iowan Old Style", Georgia, Cambria, "Noto Serif", serif;
   --mono: ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace;
@@ -18,6 +20,7 @@ STYLE = """
   :root {
     --paper: #171614; --ink: #ebe7df; --quiet: #a39d92; --line: #33302b; --raised: #201e1b;
     --accent: #7cc7b0; --warn: #e6b066; --warn-paper: #2e2417; --mark: #1d2622;
+    --edge: #7a746a; --wave: #7d776d;
   }
 }
 *, *::before, *::after { box-sizing: border-box; }
@@ -34,6 +37,7 @@ h1, h2, h3, p, dl, dd, blockquote { margin: 0; }
 a { color: var(--accent); text-underline-offset: .18em; text-decoration-thickness: 1px; }
 code { font: .9em var(--mono); }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 3px; border-radius: 3px; }
+main:focus { outline: none; }
 .skip { position: absolute; left: -99rem; }
 .skip:focus { left: 1rem; top: 1rem; z-index: 3; padding: .5rem .9rem; background: var(--raised); }
 .top, .filters, main, .foot {
@@ -51,6 +55,7 @@ h1 {
   margin-top: 1.25rem; padding: .7rem 1rem; border-radius: 8px; max-width: 46rem;
   background: var(--warn-paper); color: var(--warn); font-size: .9375rem;
 }
+.note + .note { margin-top: .5rem; }
 
 .bar {
   position: sticky; top: 0; z-index: 2; border-block: 1px solid var(--line);
@@ -68,12 +73,15 @@ h1 {
 .filters .on {
   display: flex; gap: .45rem; align-items: center; min-height: 2.5rem; font-size: .875rem;
 }
-.filters input[type=checkbox] { width: 1.05rem; height: 1.05rem; accent-color: var(--accent); }
+.filters input[type=checkbox] {
+  width: 1.05rem; height: 1.05rem; margin: 0; accent-color: var(--accent);
+}
 .filters select, .filters input[type=search], button {
   font: inherit; font-size: 1rem; color: var(--ink); background: var(--raised);
-  border: 1px solid var(--line); border-radius: 8px; min-height: 2.5rem; padding: .3rem .7rem;
+  border: 1px solid var(--edge); border-radius: 8px; min-height: 2.5rem; padding: .3rem .7rem;
   width: 100%; min-width: 0; margin: 0;
 }
+::placeholder { color: var(--quiet); opacity: 1; }
 .filters select { max-width: 13rem; text-overflow: ellipsis; }
 .views { display: flex; }
 button { width: auto; cursor: pointer; font-size: .9375rem; }
@@ -101,7 +109,7 @@ button[aria-pressed=true] {
 .clip {
   display: grid; grid-template-columns: minmax(0, 1fr) auto; gap: .8rem 1rem;
   padding: 1.4rem 1rem; margin-inline: -1rem; border-radius: 10px;
-  content-visibility: auto; contain-intrinsic-size: auto 15rem;
+  content-visibility: auto; contain-intrinsic-size: auto 18rem;
 }
 .clip:first-child { margin-top: -1rem; padding-top: 1rem; }
 .clip.playing { background: var(--mark); }
@@ -109,7 +117,10 @@ button[aria-pressed=true] {
 [data-view=cards] .of {
   position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%);
 }
-.clip audio { grid-column: 1 / -1; width: 100%; height: 2.75rem; display: block; }
+.player { grid-column: 1 / -1; min-width: 0; display: grid; gap: .4rem; }
+.wave { display: block; width: 100%; height: 3rem; fill: var(--wave); cursor: pointer; }
+.wave svg { fill: var(--accent); }
+.clip audio { width: 100%; height: 2.75rem; display: block; }
 .clip blockquote {
   grid-column: 1 / -1; font: 400 1.125rem/1.6 var(--serif); max-width: 40rem;
   white-space: pre-line;
@@ -130,7 +141,7 @@ button[aria-pressed=true] {
 .facts { grid-column: 1 / -1; display: flex; flex-wrap: wrap; gap: .5rem 1.75rem; }
 .facts dd { font-size: .8125rem; font-variant-numeric: tabular-nums; }
 .facts .unknown, .source .unknown { font-size: inherit; }
-.fault { grid-column: 1 / -1; color: var(--warn); font-size: .875rem; }
+.fault { color: var(--warn); font-size: .875rem; }
 .columns { display: none; }
 .empty { padding-block: 4rem; text-align: center; color: var(--quiet); }
 .empty button { margin-top: 1rem; }
@@ -153,12 +164,17 @@ button[aria-pressed=true] {
 }
 [data-view=table] .source div { display: flex; gap: .4rem; align-items: baseline; }
 [data-view=table] .source dt { flex: none; }
+[data-view=table] .clip, [data-view=table] .who, [data-view=table] .columns {
+  margin: 0 -.6rem; padding-inline: .6rem;
+}
 [data-view=table] .clip {
-  gap: .3rem 1rem; padding-block: .6rem; contain-intrinsic-size: auto 7rem;
+  gap: .3rem 1rem; padding-block: .6rem; contain-intrinsic-size: auto 9rem;
   border-bottom: 1px solid var(--line); border-radius: 0;
-  margin: 0; padding-inline: 0; align-items: center;
+  align-items: center;
 }
 [data-view=table] .clip audio { height: 2.25rem; }
+[data-view=table] .player { gap: .2rem; }
+[data-view=table] .wave { height: 1.5rem; }
 [data-view=table] .clip h3, [data-view=table] .clip blockquote { font-size: .875rem; }
 [data-view=table] .clip blockquote { line-height: 1.45; max-width: none; }
 [data-view=table] .clip:not(.playing, :focus-within) blockquote {
@@ -180,12 +196,11 @@ button[aria-pressed=true] {
     padding-block: .5rem; border-bottom: 1px solid var(--line);
     font-size: .75rem; color: var(--quiet);
   }
-  [data-view=table] .clip { contain-intrinsic-size: auto 4rem; }
-  [data-view=table] .clip audio, [data-view=table] .clip blockquote { grid-column: auto; }
+  [data-view=table] .clip { contain-intrinsic-size: auto 5rem; }
+  [data-view=table] .player, [data-view=table] .clip blockquote { grid-column: auto; }
   [data-view=table] .clip .state {
     order: 1; text-align: left; line-height: 1.35; font-size: .75rem;
   }
-  [data-view=table] .clip .fault { order: 2; }
   [data-view=table] .of { display: block; font-size: .75rem; }
   [data-view=table] .facts { display: contents; }
   [data-view=table] .facts dt {
@@ -202,10 +217,11 @@ button[aria-pressed=true] {
   .filters .search { flex-basis: 100%; }
   .views { margin-left: auto; }
   html { scroll-padding-top: 1rem; }
-  .filters select { max-width: none; }
+  .filters select { max-width: none; padding-inline: .4rem; }
   .clip blockquote { font-size: 1.0625rem; }
   .clip:first-child { margin-top: 0; }
 }
+@media (forced-colors: active) { .wave { fill: CanvasText; } .wave svg { fill: Highlight; } }
 @media print { .bar, .skip, audio { display: none; } }
 """
 
@@ -248,7 +264,8 @@ SCRIPT = """
       count += here;
     }
     one("#nothing").hidden = count > 0;
-    shown.value = count === total ? `All ${total} clips` : `${count} of ${total} clips`;
+    const [few, whole] = [count, total].map((number) => number.toLocaleString("en"));
+    shown.value = count === total ? `All ${whole} clips` : `${few} of ${whole} clips`;
   }
 
   function view(name) {
@@ -282,6 +299,61 @@ SCRIPT = """
     }
   });
 
+  // What was heard of a clip is drawn over its picture: a copy of it that is just as wide.
+  const still = matchMedia("(prefers-reduced-motion: reduce)");
+  function draw(audio) {
+    const wave = audio.parentElement.querySelector(".wave");
+    if (!wave || !Number.isFinite(audio.duration)) return;
+    const box = wave.viewBox.baseVal;
+    let copy = wave.querySelector("svg");
+    if (!copy) {
+      copy = wave.cloneNode(true);
+      copy.removeAttribute("class");
+      copy.querySelector("path").removeAttribute("id");
+      copy.setAttribute("y", box.y);
+      wave.append(copy);
+    }
+    const width = box.width * audio.currentTime / audio.duration;
+    copy.setAttribute("viewBox", `0 ${box.y} ${width} ${box.height}`);
+    copy.setAttribute("width", width);
+  }
+  function follow(audio) {
+    draw(audio);
+    if (!still.matches && !audio.paused) requestAnimationFrame(() => follow(audio));
+  }
+  for (const name of ["timeupdate", "seeked"]) {
+    document.addEventListener(name, (event) => draw(event.target), true);
+  }
+  document.addEventListener("click", (event) => {
+    const wave = event.target.closest(".wave");
+    if (!wave) return;
+    const audio = wave.parentElement.querySelector("audio");
+    const box = wave.getBoundingClientRect();
+    const share = Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
+    const seek = () => {
+      if (!Number.isFinite(audio.duration)) return;
+      audio.removeEventListener("loadeddata", seek);
+      audio.currentTime = share * audio.duration;
+    };
+    audio.addEventListener("loadeddata", seek);
+    if (audio.readyState > 1) seek();
+    audio.play().catch(() => {});
+  });
+
+  // From a server without ranges of bytes the end of an Ogg file, and so its length, stays unknown:
+  // such a clip is taken as a whole, once, and goes on from there.
+  document.addEventListener("durationchange", (event) => {
+    const audio = event.target;
+    if (audio.duration !== Infinity || audio.dataset.taken) return;
+    audio.dataset.taken = "yes";
+    fetch(audio.src).then((answer) => answer.blob()).then((clip) => {
+      const at = audio.currentTime, goes = !audio.paused;
+      audio.src = URL.createObjectURL(clip);
+      if (at) audio.currentTime = at;
+      if (goes) audio.play().catch(() => {});
+    }).catch(() => {});
+  }, true);
+
   // Media events do not bubble, so they are taken on their way down. One clip plays at a time.
   document.addEventListener("play", (event) => {
     for (const clip of all(".clip.playing")) {
@@ -290,6 +362,7 @@ SCRIPT = """
       clip.classList.remove("playing");
     }
     event.target.closest(".clip").classList.add("playing");
+    follow(event.target);
   }, true);
   document.addEventListener("ended", (event) => {
     const clip = event.target.closest(".clip");

@@ -87,13 +87,10 @@ class Store(Protocol):
         Raises ObjectMissingError, ObjectCorruptError, WriteFailedError.
         """
 
-    def put(self, key: str, content: Content, *, content_type: str | None = None) -> None:
-        """Make `content` the object, whatever was there. Raises StoreSourceError.
+    def put(self, key: str, content: Content) -> None:
+        """Make `content` the object, whatever was there. Raises StoreSourceError."""
 
-        `content_type` is what a bucket tells browsers; a folder has no place for it.
-        """
-
-    def put_new(self, key: str, content: Content, *, content_type: str | None = None) -> bool:
+    def put_new(self, key: str, content: Content) -> bool:
         """Make `content` the object where there is none; whether this call did.
 
         Of any number of calls at once exactly one does. Raises StoreSourceError.

@@ -42,6 +42,8 @@ class PassageEvent:
     pcm_sha256: str
     samples: int
     gates: AudioGates
+    picture: bytes = b""
+    """As `engine.audio.picture` takes it; empty where nobody took one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from engine.audio import encode, gates, pcm_sha256
+from engine.audio import encode, gates, pcm_sha256, picture
 from engine.decode import DecodeJob, Decoder, DecodeTimes
 from engine.dialogue import dialogue_chunks, halve
 from engine.engine import Engine
@@ -141,6 +141,7 @@ def _encoded(engine: Engine, job: PassageJob, audios: list[NDArray[np.float32]])
         pcm_sha256=pcm_sha256(pcm),
         samples=len(pcm),
         gates=measured,
+        picture=picture(pcm),
     )
 
 

@@ -10,6 +10,7 @@ machine's: spot nodes go when they please.)
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -259,6 +260,7 @@ class Job:
                 "samples": event.samples,
                 "peak_dbfs": event.gates.peak_dbfs,
                 "clipped_share": event.gates.clipped_share,
+                "waveform": b64encode(event.picture).decode() or None,
                 "execution_facts": self._facts_of(flight.execution),
             },
         )

@@ -129,6 +129,7 @@ class _Clips:
             token_contract_fingerprint=pack.manifest.token_contract.fingerprint,
             execution={**json.loads(row["execution_facts"]), "digest": done.execution},
             pcm_sha256=row["pcm_sha256"],
+            waveform=row["waveform"],
             rendered_at=row["at"],
             pack=PackRecord(pack.manifest.name, pack.sha256),
             conditioning=ConditioningRecord.of(render),

@@ -10,7 +10,7 @@ import json
 import re
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ import pyarrow as pa
 from jobs.arrow_batches import has_packed_batches
 from jobs.errors import LedgerError
 
-FORMAT = "loudkit-batch-ledger-2"
+FORMAT = "loudkit-batch-ledger-3"
 SEGMENT_NAME = re.compile(r"segment-(\d{8})\.arrow")
 _OPEN_AT_MOST = 64
 
@@ -58,6 +58,7 @@ SCHEMA = pa.schema(
         ("samples", pa.int64()),
         ("peak_dbfs", pa.float64()),
         ("clipped_share", pa.float64()),
+        ("waveform", pa.string()),  # as `catalog.records` has it; null where none was taken
         ("execution_facts", pa.string()),  # JSON
         # a failed render
         ("code", pa.string()),
@@ -78,7 +79,14 @@ _NEEDED = {
     ),
     "failed": (*_OF_ALL, "code", "message", "retryable"),
 }
-_CHECKED = tuple(name for name in SCHEMA.names if name != "crc32")
+
+READ_FORMATS = {
+    FORMAT: SCHEMA,
+    "loudkit-batch-ledger-2": pa.schema([each for each in SCHEMA if each.name != "waveform"]),
+}
+"""The formats that are read; the first is written. A ledger keeps the segments it has and goes on
+in the newest format: of a column that a segment lacks its rows have nothing, and their checksums
+are over the columns that it has."""
 
 Row = dict[str, Any]
 
@@ -103,9 +111,9 @@ class LedgerIdentity:
         }
 
 
-def row_crc32(row: Row) -> int:
+def row_crc32(row: Row, columns: Iterable[str] = SCHEMA.names) -> int:
     """A checksum over what a row says; Arrow has none, and a flipped token would be believed."""
-    said = [row.get(name) for name in _CHECKED]
+    said = [row.get(name) for name in columns if name != "crc32"]
     return zlib.crc32(json.dumps(said, separators=(",", ":")).encode())
 
 
@@ -172,12 +180,12 @@ class SegmentReader:
 
 
 def _row(path: Path, batch: pa.RecordBatch, at: int) -> Row:
+    columns = batch.schema.names
+    row: Row = dict.fromkeys(SCHEMA.names)
     with _refused_by_name(path):
-        row: Row = {
-            name: column[at].as_py()
-            for name, column in zip(SCHEMA.names, batch.columns, strict=True)
-        }
-    if row.pop("crc32") != row_crc32(row):
+        for name, column in zip(columns, batch.columns, strict=True):
+            row[name] = column[at].as_py()
+    if row.pop("crc32") != row_crc32(row, columns):
         raise LedgerError(
             f"{path}: row {at} is not what was committed; move the file away to go on without it"
         )
@@ -209,7 +217,8 @@ def _batch(path: Path) -> pa.RecordBatch:
         metadata = {
             key.decode(): value.decode() for key, value in (reader.schema.metadata or {}).items()
         }
-        if metadata.get("format") != FORMAT or not reader.schema.equals(SCHEMA):
+        schema = READ_FORMATS.get(metadata.get("format", ""))
+        if schema is None or not reader.schema.equals(schema):
             raise LedgerError(
                 f"{path}: is not a segment of {FORMAT}; move it away to go on without it"
             )

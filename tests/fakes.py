@@ -161,7 +161,7 @@ class NullRenderer:
         audio = sha256(f"{job.key} {job.text} {job.seed}".encode()).digest() * 32
         digest = sha256(audio).hexdigest()
         gates = AudioGates(peak_dbfs=-6.0, clipped_share=0.0, silent_share=0.0)
-        events.append(PassageEvent(job.key, audio, digest, digest, 48_000, gates))
+        events.append(PassageEvent(job.key, audio, digest, digest, 48_000, gates, audio[:120]))
         return events
 
 

@@ -187,6 +187,14 @@ def test_a_kept_record_keeps_what_we_do_not_know() -> None:
     assert canonical_json(provenance_list([kept])) == data
 
 
+def test_a_waveform_is_kept_and_never_required(loaded: LoadedCatalog) -> None:
+    with_one = clip(waveform="AID/")
+    data = canonical_json(provenance_list([with_one]))
+    assert parse_records(data, "p") == (with_one,)
+    assert catalog_list(loaded, [with_one])[0]["sample"]["short"]["waveform"] == "AID/"
+    assert parse_records(canonical_json(provenance_list([clip()])), "p")[0].waveform is None
+
+
 def test_files_of_loudkit_are_read() -> None:
     single = parse_records(json.dumps([FOREIGN | {"sample": FOREIGN_SAMPLE}]).encode(), "p")
     assert [each.passage for each in single] == [SOLE_PASSAGE]
@@ -336,6 +344,7 @@ def changed(path: list[Any], value: object) -> bytes:
         ([0, "sample", "sha256"], "A" * 64, "p: [0].sample.sha256: expected 64 lower-case hex"),
         ([0, "sample", "pcm_sha256"], "a" * 63, "p: [0].sample.pcm_sha256: expected 64 lower"),
         ([0, "sample", "audio"], 3, "p: [0].sample.audio: expected an object, got 3"),
+        ([0, "sample", "waveform"], [1], "p: [0].sample.waveform: expected string, got a list"),
         ([0, "sample", "duration_seconds"], -1, "p: [0].sample.duration_seconds: expected a num"),
         ([0, "sample", "execution"], [], "p: [0].sample.execution: expected an object, got a l"),
         ([0, "sample", "windows"], {}, "p: [0].sample.windows: expected a list, got a mapping"),

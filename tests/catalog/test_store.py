@@ -287,6 +287,27 @@ def test_what_begins_no_key_is_no_prefix(opened: Store, prefix: str) -> None:
         list(opened.list(prefix))
 
 
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_bucket_is_told_what_an_object_is(kind: str, request: pytest.FixtureRequest) -> None:
+    """Without it a browser saves the page instead of showing it."""
+    server: S3Server = request.getfixturevalue(f"{kind}_s3")
+    bucket = server.new_bucket()
+    store = server.open(f"s3://{bucket}/runs")
+    expected = {
+        "site/index.html": (b"<!DOCTYPE html>", "text/html; charset=utf-8"),
+        "objects/0123456789abcdef": (b"fLaC and so on", "audio/flac"),
+        "ledger/segment-00000001.arrow": (b"ARROW1", "application/octet-stream"),
+        "empty": (b"", "application/octet-stream"),
+    }
+    for key, (data, _) in expected.items():
+        store.put(key, data)
+    client = server.client()
+    told = {
+        key: client.head_object(Bucket=bucket, Key=f"runs/{key}")["ContentType"] for key in expected
+    }
+    assert told == {key: media_type for key, (_, media_type) in expected.items()}
+
+
 def test_a_whole_store_lists_its_objects_only(tmp_path: Path, weed_s3: S3Server) -> None:
     stores = [open_store(str(tmp_path / "new")), weed_s3.open(f"s3://{weed_s3.new_bucket()}")]
     for store in stores:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from loudkit.window import _fade_edges as reference_fade
 
 from engine.audio import (
     FORMATS,
+    PICTURE_PARTS,
     Pcm,
     Waveform,
     encode,
@@ -25,6 +27,7 @@ from engine.audio import (
     gates,
     join,
     pcm_sha256,
+    picture,
     quantise,
     require_finite,
 )
@@ -168,6 +171,35 @@ def test_a_last_block_that_is_short_counts_by_its_length() -> None:
     pcm = np.full(250, 1_000, np.int16)
     pcm[240:] = 0
     assert gates(pcm).silent_share == 10 / 250
+
+
+# -- picture ---------------------------------------------------------------------------------------
+
+
+def slow_picture(pcm: Pcm) -> bytes:
+    """The same by its words, a sample at a time."""
+    values, n = [int(sample) for sample in pcm], len(pcm)
+    found = []
+    for part in range(PICTURE_PARTS if n else 0):
+        first, end = part * n // PICTURE_PARTS, (part + 1) * n // PICTURE_PARTS
+        loudest = max(abs(sample) for sample in values[first : max(end, first + 1)])
+        found.append(math.ceil(loudest * 255 / 32768))
+    return bytes(found)
+
+
+@given(st.lists(st.integers(-32768, 32767), max_size=400))
+@settings(derandomize=True, deadline=None, max_examples=200)
+def test_a_picture_has_the_loudest_sample_of_each_part(values: list[int]) -> None:
+    pcm = np.array(values, np.int16)
+    assert picture(pcm) == slow_picture(pcm)
+
+
+def test_a_picture_of_known_samples() -> None:
+    pcm = np.zeros(PICTURE_PARTS * 10, np.int16)
+    pcm[[5, 17, 29, 1199]] = -32768, 32767, 1, -16384
+    expected = bytearray(PICTURE_PARTS)
+    expected[0], expected[1], expected[2], expected[119] = 255, 255, 1, 128
+    assert picture(pcm) == expected
 
 
 # -- files -----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,7 @@ from jobs.progress import Silent
 from jobs.render import RenderOptions, RenderResult, run_render
 from jobs.segments import read_rows
 from tests.fakes import NULL_IDENTITY, InProcessFleet
+from tests.jobs.older_ledgers import rewrite_as_format_2
 
 VOICES = "voices: [{name: slt}, {name: rms}]\n"
 
@@ -95,6 +97,25 @@ def test_everything_is_rendered_once_and_then_reused(tmp_path: Path) -> None:
     assert (first.counts.rendered, first.counts.windows) == (24, 72)
     again = render(catalog, tmp_path / "out")
     assert (again.counts.rendered, again.counts.reused) == (0, 24)
+
+
+def test_a_ledger_of_the_format_before_is_gone_on_from(tmp_path: Path) -> None:
+    """Nothing finished is lost for want of a picture; what is rendered from now on has one."""
+    catalog = write(tmp_path, passages=4)
+    half = render(catalog, tmp_path / "out", only="slt/*")
+    assert half.counts.rendered == 4
+    assert rewrite_as_format_2(tmp_path / "out" / "ledger") >= 1
+    again = render(catalog, tmp_path / "out")
+    assert (again.counts.rendered, again.counts.reused) == (4, 4)
+    rms, slt = (
+        [each["sample"] for each in json.loads((tmp_path / "out/provenance.json").read_text())
+         if each["name"] == name]
+        for name in ("rms", "slt")
+    )  # fmt: skip
+    assert not any("waveform" in sample for sample in slt)
+    assert all(len(b64decode(sample["waveform"])) == 120 for sample in rms)
+    page = (tmp_path / "out" / "site" / "index.html").read_text()
+    assert (page.count("<audio "), page.count('<svg class="wave"')) == (8, 4)
 
 
 def test_a_failure_is_told_with_all_that_is_known(tmp_path: Path) -> None:

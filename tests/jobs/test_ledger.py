@@ -16,6 +16,7 @@ from jobs.ledger import Ledger
 from jobs.output import FolderOutput
 from jobs.segments import SCHEMA, LedgerIdentity, read_rows, segment_files
 from tests.fakes import finished_window_of
+from tests.jobs.older_ledgers import rewrite_as_format_2
 
 IDENTITY = LedgerIdentity("p" * 64, "a" * 16, "c" * 16, "d" * 16)
 
@@ -109,6 +110,46 @@ def test_a_foreign_arrow_file_is_refused_by_name(tmp_path: Path) -> None:
     with pa.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
     with pytest.raises(LedgerError, match="segment-00000001"):
+        list(read_rows(tmp_path / "ledger"))
+
+
+def test_segments_of_the_format_before_are_read_and_gone_on_from(tmp_path: Path) -> None:
+    ledger = Ledger(FolderOutput(tmp_path), IDENTITY)
+    written = [_row(n) for n in range(3)]
+    for row in written:
+        ledger.append(row)
+    ledger.flush()
+    before = list(read_rows(tmp_path / "ledger"))
+    assert rewrite_as_format_2(tmp_path / "ledger") == 1
+    assert list(read_rows(tmp_path / "ledger")) == before
+    newer = Ledger(FolderOutput(tmp_path), IDENTITY)
+    newer.append(_row(3, waveform="AID/"))
+    newer.flush()
+    assert [row["waveform"] for row in read_rows(tmp_path / "ledger")] == [None] * 3 + ["AID/"]
+
+
+def test_an_altered_row_of_the_format_before_is_refused(tmp_path: Path) -> None:
+    ledger = Ledger(FolderOutput(tmp_path), IDENTITY)
+    ledger.append(_row(0, text="Before."))
+    ledger.flush()
+    rewrite_as_format_2(tmp_path / "ledger")
+    [(_, path)] = segment_files(tmp_path / "ledger")
+    data = path.read_bytes()
+    assert data.count(b"Before.") == 1
+    path.write_bytes(data.replace(b"Before.", b"Behind."))
+    with pytest.raises(LedgerError, match="row 0 is not what was committed"):
+        list(read_rows(tmp_path / "ledger"))
+
+
+def test_the_format_before_has_its_own_columns_and_no_others(tmp_path: Path) -> None:
+    """What says it is of one format and has the columns of another is of neither."""
+    ledger = Ledger(FolderOutput(tmp_path), IDENTITY)
+    ledger.append(_row(0))
+    ledger.flush()
+    [(_, path)] = segment_files(tmp_path / "ledger")
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"loudkit-batch-ledger-3", b"loudkit-batch-ledger-2"))
+    with pytest.raises(LedgerError, match="is not a segment of loudkit-batch-ledger-3"):
         list(read_rows(tmp_path / "ledger"))
 
 

@@ -70,6 +70,7 @@ class InventedHistory:
             "audio_sha256": key * 2,
             "pcm_sha256": key[::-1] * 2,
             "samples": 24_000 + len(render.text),
+            "waveform": "AID/",
             "execution_facts": json.dumps(facts, default=str),
             "at": "2026-11-30T02:36:00Z",
         }
@@ -140,6 +141,8 @@ def test_the_files_hold_every_clip_that_is_there(
     played = re.findall(r'src="\.\./audio/(\S+)\.flac', page)
     assert played[:5] == ["ann/two", "ann/Three", "ann/%C3%A9", "ann/ten", "bob/two"]
     assert "9 clips" in page
+    assert page.count('<svg class="wave"') == 9
+    assert clips[0].waveform == "AID/"
     assert set(files(out)) == {
         *("catalog.json", "provenance.json", "site/index.html", "tokens/part-00000.parquet")
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -15,6 +16,7 @@ import pytest
 import soundfile
 
 from catalog.export import read_token_part
+from engine.audio import picture
 from jobs.segments import read_rows
 from tests.engine.test_session import TEXTS
 from tests.jobs.conftest import HEAD, Outcome, write_catalog
@@ -119,7 +121,8 @@ def test_records_are_complete_and_every_hash_is_that_of_the_file(one_worker: Pat
         wanted = {
             "audio", "sha256", "text", "seed", "model", "checkpoint_sha256", "edge_fade_seconds",
             "algorithm_fingerprint", "profile_sha256", "backend", "duration_seconds",
-            "token_contract_fingerprint", "execution", "pcm_sha256", "windows", "rendered_at",
+            "token_contract_fingerprint", "execution", "pcm_sha256", "waveform", "windows",
+            "rendered_at",
         }  # fmt: skip
         assert wanted <= sample.keys()
         data = (one_worker / sample["audio"]).read_bytes()
@@ -128,6 +131,7 @@ def test_records_are_complete_and_every_hash_is_that_of_the_file(one_worker: Pat
         assert rate_hz == 24000
         assert hashlib.sha256(pcm.astype("<i2").tobytes()).hexdigest() == sample["pcm_sha256"]
         assert len(pcm) / rate_hz == sample["duration_seconds"]
+        assert base64.b64decode(sample["waveform"]) == picture(pcm)
         assert np.abs(pcm).max() > 1000
         voice_name, passage = key.split("/")
         recorded = [(w["index"], w["half"], w["tokens"]) for w in sample["windows"]]
