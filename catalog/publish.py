@@ -123,7 +123,7 @@ class Publisher:
             if roster.release and not self.would_change(roster, choice):
                 return Published(roster.release, choice, False, races_lost)
             self._put_objects(roster, records, choice)
-            self._put_files(release, files, records, choice)
+            release = self._put_files(release, files, records, choice)
             require_objects(self.store, release)
             if swap_pointer(self.store, roster, moved(roster, release.id, release.published_at)):
                 self._heal(records, choice)
@@ -236,7 +236,7 @@ class Publisher:
         files: Mapping[str, bytes],
         records: ReleaseRecords,
         choice: Choice,
-    ) -> None:
+    ) -> Release:
         """The files of the release; the one that says what it is comes last."""
 
         def copy(clip: PublishedClip) -> None:
@@ -255,7 +255,8 @@ class Publisher:
                 pass
         # One that is there is of a publisher that was killed, or is as fast, with the same bytes.
         key = release_key(release.id, RELEASE)
-        self.store.put_new(key, release_bytes(release))
+        is_ours = self.store.put_new(key, release_bytes(release))
+        return release if is_ours else release_of(self.store, release.id)
 
     def _put_file(self, release: Release, name: str, content: Content) -> None:
         key = release_key(release.id, name)
