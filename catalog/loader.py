@@ -28,7 +28,7 @@ from catalog.files import UnreadableFile, read_bounded, utf8_text
 from catalog.names import folded
 from catalog.schema import Catalog, Passage, PassageSource, Turn
 from catalog.schema_errors import Loc, nearest, problem_line, schema_error
-from catalog.selection import rules_of
+from catalog.selection import PassageRules, rules_of
 from catalog.text_files import read_text_file
 from catalog.yaml_tree import Node, read_tree
 
@@ -203,7 +203,8 @@ def _check_ids_and_rules(
     loaded: LoadedCatalog, passages: tuple[SpokenPassage | Corpus, ...]
 ) -> int:
     """One walk over all ids: they collide nowhere, and every rule matches one. Returns how many."""
-    unmatched = {rule.index: rule.passage for rule in rules_of(loaded.catalog)}
+    rules = rules_of(loaded.catalog)
+    by_passage, unmatched = PassageRules(rules), {rule.index for rule in rules}
     digests = IdDigests() if any(isinstance(each, Corpus) for each in passages) else None
     count = 0
     for name in _all_ids(passages):
@@ -211,13 +212,17 @@ def _check_ids_and_rules(
         if digests is not None and digests.add(name) and (pair := digests.first_collision()):
             raise _corpus_collision(passages, *pair)
         if unmatched:
-            unmatched = {n: match for n, match in unmatched.items() if not match(name)}
+            unmatched -= {
+                rule.index
+                for rule in by_passage.worth_trying(name)
+                if rule.index in unmatched and rule.passage(name)
+            }
     if not count:
         told = "no passage: the sources have no rows; expected at least one"
         raise NothingSelectedError(loaded.problem(("passages",), told))
     if digests is not None and (pair := digests.first_collision()):
         raise _corpus_collision(passages, *pair)
-    _check_rules(loaded, set(unmatched))
+    _check_rules(loaded, unmatched)
     return count
 
 

@@ -8,7 +8,9 @@ in UTF-8, which is the order of code points that Python sorts by.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import sqlite3
 from collections import Counter
@@ -52,6 +54,8 @@ def open_spool(folder: Path, loaded: LoadedCatalog) -> Iterator[RecordSpool]:
     """
     with _told(folder):
         if folder.exists():
+            if not folder.is_dir():  # a pipe would be waited for
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             shutil.rmtree(folder)
     try:
         with _told(folder):

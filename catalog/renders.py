@@ -13,7 +13,7 @@ from catalog.corpus import Corpus
 from catalog.errors import NothingSelectedError, show
 from catalog.loader import LoadedCatalog, SpokenPassage
 from catalog.schema import Catalog, Format, Voice
-from catalog.selection import Matcher, Rule, only_matchers, rules_of
+from catalog.selection import Matcher, PassageRules, Rule, only_matchers, rules_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,7 @@ def _renders(
 ) -> Iterator[Render]:
     catalog = loaded.catalog
     rules = rules_of(catalog)
+    by_passage = PassageRules(rules)
     voices = [
         (voice, speaking)
         for voice in catalog.voices
@@ -80,7 +81,7 @@ def _renders(
     for passage in iter_passages(loaded) if voices else ():
         if matchers is not None and not matchers[1](passage.id):
             continue
-        asked = {rule.index for rule in rules if rule.passage(passage.id)}
+        asked = {rule.index for rule in by_passage.asking_for(passage.id)}
         for voice, speaking in voices:
             # A dialogue is one render, of the voice that speaks first.
             if passage.turns and voice.name != passage.turns[0].voice:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import translate
 from unicodedata import normalize
@@ -12,6 +12,8 @@ from catalog.errors import NothingSelectedError, show
 from catalog.schema import MAX_PATTERN_LENGTH, Catalog
 
 Matcher = Callable[[str], bool]
+
+_WILD = re.compile(r"[*?\[\]]")
 
 
 def name_matcher(pattern: str) -> Matcher:
@@ -33,17 +35,55 @@ class Rule:
     voice: Matcher
     passage: Matcher
     seed: int | None
+    pattern: str
+    """Of the passage, as it was written."""
 
 
 def rules_of(catalog: Catalog) -> tuple[Rule, ...]:
     """The rules, with `all` as a single one that matches everything."""
     if catalog.renders == "all":
         everything = name_matcher("*")
-        return (Rule(0, everything, everything, None),)
+        return (Rule(0, everything, everything, None, "*"),)
     return tuple(
-        Rule(index, name_matcher(rule.voice), name_matcher(rule.passage), rule.seed)
+        Rule(index, name_matcher(rule.voice), name_matcher(rule.passage), rule.seed, rule.passage)
         for index, rule in enumerate(catalog.renders)
     )
+
+
+class PassageRules:
+    """Tells which rules ask for a passage.
+
+    Holding a thousand rules against every passage is thirty million calls for a book. So rules lie
+    by how the names they match must begin, or end where that says more, and a name is held only
+    against those that begin or end as it does.
+    """
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._begun: dict[int, dict[str, list[Rule]]] = {}
+        self._ended: dict[int, dict[str, list[Rule]]] = {}
+        for rule in rules:
+            start, end = _fixed_ends(normalize("NFC", rule.pattern))
+            lying, part = (self._begun, start) if len(start) >= len(end) else (self._ended, end)
+            lying.setdefault(len(part), {}).setdefault(part, []).append(rule)
+
+    def asking_for(self, name: str) -> list[Rule]:
+        """The rules whose passage pattern matches a name, in no order."""
+        return [rule for rule in self.worth_trying(name) if rule.passage(name)]
+
+    def worth_trying(self, name: str) -> list[Rule]:
+        """The rules whose passage pattern begins or ends as a name does."""
+        plain = name if name.isascii() else normalize("NFC", name)
+        found: list[Rule] = []
+        for length, begun in self._begun.items():
+            found += begun.get(plain[:length], ())
+        for length, ended in self._ended.items():
+            found += ended.get(plain[-length:], ())
+        return found
+
+
+def _fixed_ends(pattern: str) -> tuple[str, str]:
+    """What stands before the first wildcard of a pattern and behind the last."""
+    return _WILD.split(pattern, maxsplit=1)[0], _WILD.split(pattern)[-1]
 
 
 def only_matchers(only: str) -> tuple[Matcher, Matcher]:

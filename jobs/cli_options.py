@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -40,6 +41,12 @@ def refusals(command: Callable[P, int]) -> Callable[P, NoReturn]:
         except (EngineError, JobError, WorkerError) as error:
             click.echo(one_line(f"{error.code}: {error}"), err=True)
             sys.exit(exit_code_for(error.code))
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # whoever read has had enough; click ends without a word
+            # What no room foresaw, such as a full disk under what is told.
+            click.echo(one_line(f"system_error: {error}"), err=True)
+            sys.exit(exit_code_for("system_error"))
         except KeyboardInterrupt:
             click.echo("interrupted; the same command goes on from here", err=True)
             sys.exit(INTERRUPTED)

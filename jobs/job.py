@@ -19,16 +19,18 @@ from datetime import UTC, datetime
 from engine.events import Event, FailureEvent, PassageEvent, PassageJob, WindowEvent
 from engine.passage import FinishedWindow
 from jobs.cohorts import Queue, VoiceCohorts
-from jobs.history import History, window_row
+from jobs.history import Finished, History, window_row
 from jobs.interruption import Interrupted
 from jobs.ledger import Ledger
 from jobs.output import Output
 from jobs.plan import PlannedRender
 from jobs.progress import Progress
-from jobs.segments import Row
+from jobs.segments import REPLACED, Row
 from workers.fleet import Fleet, WorkerDied
 
 _POLL_S = 1.0
+_REPLACED_AT_ONCE = 64
+"""Clips that wait in memory until the ledger has taken back those they are written over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class Job:
         self._most_in_flight = slots + max(2, slots // 2)
         self._flights: dict[str, _Flight] = {}
         self._quarantine: deque[_Flight] = deque()
+        self._replacing: list[tuple[_Flight, PassageEvent]] = []
         self._unannounced: list[str] = []
 
     def run(
@@ -141,7 +144,7 @@ class Job:
                         self._take_back(arrival)
                     else:
                         self._settle(*arrival)
-                if self._ledger.is_due:
+                if self._ledger.is_due or len(self._replacing) >= _REPLACED_AT_ONCE:
                     self._flush()
         finally:
             self._flush()
@@ -247,6 +250,38 @@ class Job:
                 self._fail(flight, event)
 
     def _finish(self, flight: _Flight, event: PassageEvent) -> None:
+        del self._flights[event.key]
+        if taken_for := self._could_be_taken_for(flight, event):
+            self._take_clip_back(event.key, taken_for)
+            self._replacing.append((flight, event))
+        else:
+            self._keep(flight, event)
+
+    def _could_be_taken_for(self, flight: _Flight, event: PassageEvent) -> Finished | None:
+        """The clip in this one's place, if a kill before the ledger tells of this one would leave
+        no trace of it: only a clip's size is looked at when a job is resumed."""
+        path = flight.planned.render.audio_path
+        there = self._history.finished(event.key)
+        if there is None or (there.audio, there.audio_bytes) != (path, len(event.audio)):
+            return None
+        return there if there.row["audio_sha256"] != event.audio_sha256 else None
+
+    def _take_clip_back(self, key: str, clip: Finished) -> None:
+        self._ledger.append(
+            {
+                "kind": "failed",
+                "content_key": clip.content_key,
+                "render_key": key,
+                "worker": "",
+                "execution": clip.execution,
+                "at": self._now().isoformat(timespec="seconds"),
+                "code": REPLACED,
+                "message": "its clip was to be replaced when the job ended; render again",
+                "retryable": True,
+            }
+        )
+
+    def _keep(self, flight: _Flight, event: PassageEvent) -> None:
         render = flight.planned.render
         self._output.put_audio(render.audio_path, event.audio)
         self._commit(
@@ -264,7 +299,6 @@ class Job:
                 "execution_facts": self._facts_of(flight.execution),
             },
         )
-        del self._flights[event.key]
         self._counts.rendered += 1
         self._counts.audio_s += event.samples / self._sample_rate_hz
         self._unannounced.append(render.key)
@@ -277,6 +311,12 @@ class Job:
         self._require_held()
         self._output.make_durable()
         self._ledger.flush()
+        if self._replacing:
+            replacing, self._replacing = self._replacing, []
+            for flight, event in replacing:
+                self._keep(flight, event)
+            self._output.make_durable()
+            self._ledger.flush()
         for key in self._unannounced:
             self._progress.rendered(key, self._counts)
         self._unannounced.clear()

@@ -139,7 +139,7 @@ class StoreLease:
             os.kill(lease.pid, 0)
         except ProcessLookupError:
             return True
-        except OSError:
+        except (OSError, OverflowError):  # OverflowError: no process has such a number
             return False
         return False
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from jobs.errors import LedgerError
 from jobs.sealed_files import Mark, copy_unsealed, mark_of, put_sealed
-from jobs.segments import Row, segment_files, segment_name, segment_rows
+from jobs.segments import REPLACED, Row, segment_files, segment_name, segment_rows
 
 _NAME, _WORKED_ON = "index.sqlite", ".index.sqlite"
 _VERSION = 2
@@ -169,6 +169,10 @@ class LedgerIndex:
             self._db.executemany(
                 "DELETE FROM failed WHERE render_key = ? AND (segment, at) < (?, ?)",
                 [(row[0], row[6], row[7]) for row in finished],
+            )
+            self._db.executemany(
+                "DELETE FROM finished WHERE render_key = ? AND (segment, at) < (?, ?)",
+                [(row[0], row[3], row[4]) for row in failed if row[2] == REPLACED],
             )
             self._db.executemany(
                 "INSERT INTO workers VALUES (?,?) "

@@ -206,16 +206,26 @@ class _Run:
     def _count(self) -> None:
         """One pass over the plan: what is there, what would only fail again, what is to make."""
         digest = hashlib.sha256()
+        made: dict[str, set[str]] = {}
+        made_here: set[str] = set()
         for each in self._planned():
             self._check()
             self.counts.planned += 1
             digest.update(f"{each.render.key} {each.content_key}\n".encode())
+            voice = each.render.voice.name
             if self._is_made(each):
                 self.counts.reused += 1
+                made.setdefault(voice, set()).add(self._made_under(each))
+                if each.render.key not in self.options.standing:
+                    made_here.add(voice)
             elif each.is_hopeless:
                 self.counts.failures.append(known_failure(self.history, each.render.key))
             else:
-                self.voices.add(each.render.voice.name)
+                self.voices.add(voice)
+        # A run that ended while it made a voice's clips again has left the voice mixed. A voice
+        # that was published mixed and gets no new clip is the policy's matter and stands.
+        if not self.options.standing.may_mix:
+            self.voices |= {voice for voice in made_here if len(made[voice]) > 1}
         self.plan_digest = digest.hexdigest()[:16]
 
     def _render(self) -> None:

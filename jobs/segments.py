@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,8 @@ from jobs.errors import LedgerError
 
 FORMAT = "loudkit-batch-ledger-3"
 SEGMENT_NAME = re.compile(r"segment-(\d{8})\.arrow")
+REPLACED = "replaced"
+"""Code of a `failed` row that takes a finished one back: its clip is about to be written over."""
 _OPEN_AT_MOST = 64
 
 SCHEMA = pa.schema(
@@ -134,11 +137,23 @@ def segment_bytes(rows: list[Row], identity: LedgerIdentity) -> bytes:
 
 
 def segment_files(folder: Path) -> list[tuple[int, Path]]:
-    """The segments of a ledger with their numbers, in the order they were committed."""
-    if not folder.is_dir():
+    """The segments of a ledger with their numbers, in the order they were committed.
+
+    Raises `LedgerError` where something of such a name is no file: a pipe would be waited for.
+    """
+    try:
+        if not stat.S_ISDIR(folder.stat().st_mode):
+            return []
+        matches = ((SEGMENT_NAME.fullmatch(path.name), path) for path in folder.iterdir())
+        found = sorted((int(match[1]), path) for match, path in matches if match)
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    matches = ((SEGMENT_NAME.fullmatch(path.name), path) for path in folder.iterdir())
-    return sorted((int(match[1]), path) for match, path in matches if match)
+    except OSError as error:
+        raise LedgerError(f"{folder}: cannot be read: {error.strerror}") from error
+    for _, path in found:
+        if not path.is_file():
+            raise LedgerError(f"{path}: is no file; move it away to go on without it")
+    return found
 
 
 def read_rows(folder: Path) -> Iterator[Row]:

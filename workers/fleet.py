@@ -171,6 +171,10 @@ class Fleet:
         except ray.exceptions.RayTaskError as error:
             ray.kill(worker.actor)
             return self._bury(worker, first_line(error.cause or error))
+        except ray.exceptions.RayError as error:
+            # Its events went with a machine, or its memory: what they told of is made elsewhere.
+            ray.kill(worker.actor)
+            return self._bury(worker, first_line(error))
         worker.waits_for = worker.actor.poll.remote()
         if events:
             self._deaths_in_a_row = 0
@@ -249,7 +253,7 @@ class Fleet:
             identity: ExecutionIdentity = ray.get(worker.waits_for)
         except ray.exceptions.RayTaskError as error:
             raise (error.cause or error) from None
-        except ray.exceptions.RayActorError as error:
+        except ray.exceptions.RayError as error:
             raise FleetUnavailableError(
                 f"{worker.name} died while it started: {first_line(error)}"
             ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,14 @@ def test_no_query_sorts(loaded: LoadedCatalog, place: Path) -> None:
         for query in queries:
             plan = spool._database.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
             assert "TEMP B-TREE" not in str(plan)
+
+
+def test_a_pipe_in_its_place_is_refused_and_not_waited_for(
+    loaded: LoadedCatalog, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / ".records")
+    with (
+        pytest.raises(WriteFailedError, match="Not a directory"),
+        open_spool(tmp_path / ".records", loaded),
+    ):
+        pass

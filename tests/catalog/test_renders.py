@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from catalog.errors import CatalogError, NothingSelectedError
 from catalog.loader import LoadedCatalog, load_catalog
 from catalog.names import name_fault
 from catalog.renders import iter_renders
-from catalog.selection import name_matcher
+from catalog.selection import PassageRules, Rule, name_matcher
 
 BASE = """\
 catalog: c
@@ -192,6 +193,36 @@ NAME = st.text("ab[]*?!-.é", min_size=1, max_size=6)
 @given(name=NAME, pattern=NAME)
 def test_names_match_as_fnmatchcase_does(name: str, pattern: str) -> None:
     assert name_matcher(pattern)(name) == fnmatchcase(name, pattern)
+
+
+@settings(deadline=None, derandomize=True, max_examples=500)
+@given(name=NAME, patterns=st.lists(NAME, min_size=1, max_size=6))
+def test_rules_that_lie_by_their_ends_are_found_as_if_all_were_tried(
+    name: str, patterns: list[str]
+) -> None:
+    rules = [_rule(index, pattern) for index, pattern in enumerate(patterns)]
+    found = sorted(rule.index for rule in PassageRules(rules).asking_for(name))
+    assert found == [rule.index for rule in rules if rule.passage(name)]
+
+
+def _rule(index: int, pattern: str) -> Rule:
+    return Rule(index, name_matcher("*"), name_matcher(pattern), None, pattern)
+
+
+@pytest.mark.parametrize("pattern", ["ch{:03}-*", "ch{:03}", "*-{:03}", "*{:03}", "ch{:03}?"])
+def test_a_name_is_held_against_few_of_many_rules(pattern: str) -> None:
+    """A thousand rules times a book of passages would be tried for seconds."""
+    tried: list[str] = []
+
+    def never(name: str) -> bool:
+        tried.append(name)
+        return False
+
+    rules = [replace(_rule(n, pattern.format(n)), passage=never) for n in range(1000)]
+    lying = PassageRules(rules)
+    for n in range(1000):
+        lying.asking_for(f"ch{n:03}-{n:03}")
+    assert len(tried) <= 1000
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)

@@ -9,18 +9,20 @@ from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.events import PassageJob
+from engine.events import Event, PassageEvent, PassageJob
 from engine.execution import ExecutionConfig
 from jobs.history import History
+from jobs.output import FolderOutput
 from jobs.progress import Silent
 from jobs.render import RenderOptions, RenderResult, run_render
 from jobs.segments import read_rows
-from tests.fakes import NULL_IDENTITY, InProcessFleet
+from tests.fakes import NULL_IDENTITY, InProcessFleet, NullRenderer
 from tests.jobs.older_ledgers import rewrite_as_format_2
 
 VOICES = "voices: [{name: slt}, {name: rms}]\n"
@@ -200,6 +202,25 @@ def test_in_a_mixed_fleet_a_voice_stays_on_one_identity(tmp_path: Path) -> None:
     assert (more.counts.rendered, more.counts.reused, more.counts.remade) == (8, 48, 0)
 
 
+@pytest.mark.parametrize("at", [2, 3, 6])
+def test_a_voice_that_a_stopped_run_left_mixed_is_made_whole(tmp_path: Path, at: int) -> None:
+    """What was new is finished under the second identity, and not all of the rest made again."""
+    render(write(tmp_path, passages=5), tmp_path / "out")
+    other: dict[str, Any] = {"identities": (OTHER,), "workers": 1}
+    catalog = write(tmp_path, passages=6)
+    lines = catalog.read_text().splitlines(keepends=True)
+    lines.insert(3 + 1, lines.pop())  # the new passage comes first
+    catalog.write_text("".join(lines))
+    stopped = render(catalog, tmp_path / "out", plan=interrupting(at), **other)
+    assert stopped.interrupted
+    rest = render(catalog, tmp_path / "out", **other)
+    assert (rest.counts.settled, rest.counts.failed) == (12, 0)
+    records = json.loads((tmp_path / "out" / "provenance.json").read_text())
+    found = {each["sample"]["execution"]["capability"] for each in records}
+    assert found == {OTHER.capability}
+    assert render(catalog, tmp_path / "out", **other).counts.reused == 12
+
+
 def test_a_cohort_without_workers_fails_its_voices_by_name(tmp_path: Path) -> None:
     """The second identity's only worker dies, and what replaces it has the first one."""
     identities = (NULL_IDENTITY, OTHER, NULL_IDENTITY, NULL_IDENTITY)
@@ -276,3 +297,57 @@ def test_records_can_be_interrupted_as_well(
     assert (stopped.interrupted, stopped.counts.rendered) == (True, 24)
     assert not stopped.report["records_written"]
     assert render(catalog, tmp_path / "out").report["records_written"]
+
+
+class _Killed(BaseException):
+    """Nobody handles it, as nobody handles SIGKILL."""
+
+
+@pytest.mark.parametrize("killed_at", ["put", "told"])
+@pytest.mark.parametrize("everything", [False, True], ids=["changed text", "other identity"])
+def test_a_clip_that_was_written_over_is_not_taken_for_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, everything: bool, killed_at: str
+) -> None:
+    """Both have one size, as takes of one length do in WAV; the ledger never heard of the second.
+    The next run is asked for the first again."""
+    monkeypatch.setattr("tests.fakes.NullRenderer.rendered", _said_by(b"first"))
+    catalog = write(tmp_path, passages=1)
+    render(catalog, tmp_path / "out")
+    expected = tree(tmp_path / "out")
+    with monkeypatch.context() as patch:
+        patch.setattr("tests.fakes.NullRenderer.rendered", _said_by(b"other"))
+        if killed_at == "put":
+            real = FolderOutput.put_audio
+
+            def put_audio(output: FolderOutput, path: str, data: bytes) -> None:
+                real(output, path, data)
+                patch.setattr(FolderOutput, "commit_segment", _killed)
+
+            patch.setattr(FolderOutput, "put_audio", put_audio)
+        else:
+            patch.setattr(FolderOutput, "put_audio", _killed)
+        if not everything:
+            catalog.write_text(catalog.read_text().replace("number", "nombre"))
+        with pytest.raises(_Killed):
+            render(catalog, tmp_path / "out", everything=everything, identities=(OTHER,))
+    result = render(write(tmp_path, passages=1), tmp_path / "out")
+    assert (result.counts.settled, result.counts.failed) == (2, 0)
+    assert tree(tmp_path / "out") == expected
+
+
+def _killed(*_: object) -> None:
+    raise _Killed
+
+
+def _said_by(who: bytes) -> Callable[[PassageJob], list[Event]]:
+    """Renders whose clips differ in their bytes and not in their size."""
+    real = NullRenderer.rendered
+
+    def rendered(job: PassageJob) -> list[Event]:
+        *windows, last = real(job)
+        assert isinstance(last, PassageEvent)
+        audio = who + last.audio[len(who) :]
+        digest = sha256(audio).hexdigest()
+        return [*windows, replace(last, audio=audio, audio_sha256=digest, pcm_sha256=digest)]
+
+    return rendered

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +153,23 @@ def test_the_format_before_has_its_own_columns_and_no_others(tmp_path: Path) -> 
     path.write_bytes(data.replace(b"loudkit-batch-ledger-3", b"loudkit-batch-ledger-2"))
     with pytest.raises(LedgerError, match="is not a segment of loudkit-batch-ledger-3"):
         list(read_rows(tmp_path / "ledger"))
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+def test_what_is_no_file_is_refused_by_name_and_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    folder = tmp_path / "ledger"
+    folder.mkdir()
+    make(folder / "segment-00000003.arrow")
+    for read in (lambda: list(read_rows(folder)), lambda: History(tmp_path)):
+        with pytest.raises(LedgerError, match=r"segment-00000003\.arrow: is no file"):
+            read()
+
+
+def test_a_folder_that_cannot_be_looked_at_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="cannot be read"):
+        segment_files(tmp_path / ("x" * 300))
 
 
 def test_other_files_in_the_folder_are_none_of_its_business(tmp_path: Path) -> None:

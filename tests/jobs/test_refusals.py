@@ -13,6 +13,8 @@ import pytest
 import engine.pack
 from tests.jobs.conftest import HEAD, PASSAGES, VOICES, Outcome, write_catalog
 
+ROOT = Path(__file__).parents[2]
+
 ALIAS_BOMB = "".join(
     f"  x{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'lol'}]\n" for n in range(9)
 )
@@ -142,6 +144,25 @@ def test_status_of_a_folder_without_a_job_is_refused(
     outcome = loudkit("status", str(tmp_path))
     assert outcome.exit_code == 2
     assert "no_job" in outcome.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is always full")
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_full_disk_under_what_is_told_is_a_line(tmp_path: Path, flags: list[str]) -> None:
+    command = [sys.executable, "-m", "jobs.cli", "plan", str(write_catalog(tmp_path)), *flags]
+    with Path("/dev/full").open("w") as full:
+        told = subprocess.run(
+            command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert told.returncode == 2
+    assert told.stderr.count("\n") == 1
+    assert "No space left" in told.stderr
+
+
+def test_a_place_whose_name_is_too_long_is_refused(loudkit: Callable[..., Outcome]) -> None:
+    outcome = loudkit("status", "x" * 300)
+    assert outcome.exit_code == 2
+    assert "File name too long" in outcome.stderr
 
 
 def test_the_installed_command_refuses_as_quickly_as_it_starts(tmp_path: Path) -> None:

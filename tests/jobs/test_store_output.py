@@ -146,6 +146,12 @@ def test_a_lease_whose_process_is_gone_is_taken_at_once(tmp_path: Path) -> None:
     assert slept == []
 
 
+@pytest.mark.parametrize("pid", [10**30, -(10**30)])
+def test_a_lease_of_no_process_that_can_be_is_watched(store: CountedStore, pid: int) -> None:
+    lease = Lease(owner="another", machine="here", host="a-machine", pid=pid, beat=5)
+    assert not StoreLease(store).is_dead(lease, "here")
+
+
 def test_plan_and_status_of_a_store_leave_no_trace(
     tmp_path: Path, store: CountedStore, loudkit: Callable[..., Outcome]
 ) -> None:

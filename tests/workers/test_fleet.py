@@ -53,6 +53,31 @@ def test_a_dead_worker_is_told_of_and_replaced(starter: Pack, ray_session: None)
         assert [event.key for event in events] == ["a"]
 
 
+def test_events_that_went_with_a_machine_are_a_death(
+    starter: Pack, ray_session: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clip's events lie in the memory of the machine that made them. Ray knows of a machine's
+    end in many ways; all of them cost the work in flight, and none of them the job."""
+    import ray
+
+    def lost(reference: Any) -> None:
+        raise ray.exceptions.ObjectLostError(reference.hex(), None, "")
+
+    with Fleet(_spec(starter), workers=1, address=None) as fleet:
+        [first] = fleet.workers
+        arrivals: list[Any] = []
+        with monkeypatch.context() as patch:
+            patch.setattr("ray.get", lost)
+            while not arrivals:
+                arrivals += list(fleet.wait(1.0))
+        [death] = arrivals
+        assert isinstance(death, WorkerDied)
+        assert death.worker == first
+        while not fleet.workers:
+            list(fleet.wait(1.0))
+        assert fleet.workers != (first,)
+
+
 def test_a_worker_of_another_identity_is_refused(starter: Pack, ray_session: None) -> None:
     with Fleet(_spec(starter), workers=1, address=None) as fleet:
         [first] = fleet.workers
