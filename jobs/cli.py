@@ -33,7 +33,7 @@ from jobs.errors import DONE, INTERRUPTED, SOME_FAILED
 if TYPE_CHECKING:
     from catalog.loader import LoadedCatalog
     from engine.pack import Pack
-    from jobs.job import Counts
+    from jobs.counts import Counts
     from jobs.roster_plan import StalenessPolicy
 
 

@@ -13,63 +13,26 @@ import json
 from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from engine.events import Event, FailureEvent, PassageEvent, PassageJob, WindowEvent
 from engine.passage import FinishedWindow
 from jobs.cohorts import Queue, VoiceCohorts
-from jobs.history import Finished, History, window_row
+from jobs.counts import Counts, Failure
+from jobs.history import History, window_row
 from jobs.interruption import Interrupted
 from jobs.ledger import Ledger
 from jobs.output import Output
 from jobs.plan import PlannedRender
 from jobs.progress import Progress
-from jobs.segments import REPLACED, Row
+from jobs.replacing import could_be_taken_for, taken_back
+from jobs.segments import Row
 from workers.fleet import Fleet, WorkerDied
 
 _POLL_S = 1.0
 _REPLACED_AT_ONCE = 64
 """Clips that wait in memory until the ledger has taken back those they are written over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A render that was planned and not made."""
-
-    render: str
-    code: str
-    message: str
-    retryable: bool
-    chunk_index: int | None = None
-    half: int | None = None
-    attempt: int | None = None
-    worker: str | None = None
-
-
-@dataclass(slots=True)
-class Counts:
-    """How a job stands. `planned = rendered + reused + failed` once it is over."""
-
-    planned: int = 0
-    rendered: int = 0
-    reused: int = 0
-    failures: list[Failure] = field(default_factory=list)
-    windows: int = 0
-    audio_s: float = 0.0
-    worker_deaths: int = 0
-    remade: int = 0
-    """Clips made again because their voice had another execution identity."""
-
-    @property
-    def failed(self) -> int:
-        """How many renders failed, each of them in `failures`."""
-        return len(self.failures)
-
-    @property
-    def settled(self) -> int:
-        """How many renders are over."""
-        return self.rendered + self.reused + self.failed
 
 
 @dataclass(slots=True)
@@ -251,35 +214,12 @@ class Job:
 
     def _finish(self, flight: _Flight, event: PassageEvent) -> None:
         del self._flights[event.key]
-        if taken_for := self._could_be_taken_for(flight, event):
-            self._take_clip_back(event.key, taken_for)
+        path = flight.planned.render.audio_path
+        if there := could_be_taken_for(self._history, path, event):
+            self._ledger.append(taken_back(there, event.key, self._now()))
             self._replacing.append((flight, event))
         else:
             self._keep(flight, event)
-
-    def _could_be_taken_for(self, flight: _Flight, event: PassageEvent) -> Finished | None:
-        """The clip in this one's place, if a kill before the ledger tells of this one would leave
-        no trace of it: only a clip's size is looked at when a job is resumed."""
-        path = flight.planned.render.audio_path
-        there = self._history.finished(event.key)
-        if there is None or (there.audio, there.audio_bytes) != (path, len(event.audio)):
-            return None
-        return there if there.row["audio_sha256"] != event.audio_sha256 else None
-
-    def _take_clip_back(self, key: str, clip: Finished) -> None:
-        self._ledger.append(
-            {
-                "kind": "failed",
-                "content_key": clip.content_key,
-                "render_key": key,
-                "worker": "",
-                "execution": clip.execution,
-                "at": self._now().isoformat(timespec="seconds"),
-                "code": REPLACED,
-                "message": "its clip was to be replaced when the job ended; render again",
-                "retryable": True,
-            }
-        )
 
     def _keep(self, flight: _Flight, event: PassageEvent) -> None:
         render = flight.planned.render

@@ -33,8 +33,8 @@ from engine.dialogue import readable
 from engine.pack import Pack
 from jobs.content import profile_sha256
 from jobs.contracts import meaning_for_file
+from jobs.counts import Counts
 from jobs.history import Finished, History
-from jobs.job import Counts
 from jobs.plan import PlannedRender, plan_renders
 from jobs.segments import Row
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
-    from jobs.job import Counts, Failure
+    from jobs.counts import Counts, Failure
 
 
 class Progress(Protocol):

@@ -16,9 +16,10 @@ from catalog.renders import iter_renders
 from engine.execution import ExecutionConfig
 from engine.pack import Pack
 from jobs.cohorts import VoiceCohorts
+from jobs.counts import Counts, Failure
 from jobs.history import History
 from jobs.interruption import Interrupted, Interruption
-from jobs.job import Counts, Failure, Job, TooManyFailures
+from jobs.job import Job, TooManyFailures
 from jobs.ledger import Ledger
 from jobs.output import RECORDS, Output, open_output
 from jobs.output_lock import OutputLock
