@@ -76,6 +76,23 @@ def test_a_signal_ends_a_render_with_130_and_all_it_announced_is_kept(
         assert report["rendered"] > 0
 
 
+@pytest.mark.ray
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    """Even while the main thread is in compiled code, where Python takes two signals for one."""
+    _long_catalog(tmp_path)
+    process = _start(tmp_path)
+    _wait_for(process, "rendered")
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert '"finished"' not in stdout  # it did not come to that
+    process = _start(tmp_path)
+    assert process.communicate(timeout=120)[1] == ""
+    assert process.returncode == 0
+
+
 def test_a_second_job_into_one_output_is_refused(
     loudkit: Callable[..., Outcome], tmp_path: Path
 ) -> None:
