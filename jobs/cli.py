@@ -112,12 +112,21 @@ def render(
                 f"{result.out}/report.json",
                 err=True,
             )
+            if lasting := sum(not each.retryable for each in counts.failures):
+                click.echo(
+                    f"{_counted(lasting, 'of them is', 'of them are')} not tried again until the "
+                    "text, pack or seed changes, or --all --only VOICE/PASSAGE asks for it",
+                    err=True,
+                )
+    left = _counted(counts.planned - counts.settled, "render is", "renders are")
     if result.interrupted:
-        click.echo("interrupted; the same command goes on from here", err=True)
+        click.echo(f"interrupted; {left} left, and the same command goes on from here", err=True)
         return INTERRUPTED
     if result.stopped:
-        left = counts.planned - counts.settled
-        click.echo(f"stopped: {result.stopped}; {left} renders are left", err=True)
+        click.echo(
+            f"stopped: {result.stopped}; {left} left, and the same command goes on from here",
+            err=True,
+        )
         return SOME_FAILED
     return SOME_FAILED if counts.failed else DONE
 
@@ -222,7 +231,10 @@ def _plan_roster(
     else:
         counted = ", ".join(f"{count} {state}" for state, count in found.counts.items() if count)
         where = f"release {release}" if release else "no release"
-        click.echo(f"{published}: {where}, {counted}; {len(found.to_render)} clips to render")
+        if not found.roster.records.clips:
+            where = "nothing is published there yet"
+        to_render = _counted(len(found.to_render), "clip")
+        click.echo(f"{published}: {where}, {counted}; {to_render} to render")
     return DONE
 
 
@@ -233,8 +245,8 @@ def _plan_line(row: dict[str, Any]) -> str:
     return told + f"{_counted(row['chunks'], 'chunk')}, about {row['audio_s']} s"
 
 
-def _counted(count: float, noun: str) -> str:
-    return f"{count:.0f} {noun}" if count == 1 else f"{count:.0f} {noun}s"
+def _counted(count: float, noun: str, many: str | None = None) -> str:
+    return f"{count:.0f} {noun if count == 1 else many or noun + 's'}"
 
 
 def _duration(seconds: float) -> str:
@@ -261,7 +273,7 @@ def status(place: str, endpoint_url: str | None, as_json: bool) -> int:
         return DONE
     click.echo(
         f"{place}: {found['finished']} finished, {found['failed']} failed, "
-        f"{found['windows']} windows in {found['segments']} segments, "
+        f"{_counted(found['windows'], 'window')} in {_counted(found['segments'], 'segment')}, "
         f"last commit {found['last_commit_at']}"
     )
     for render_key, why in found["failures"].items():

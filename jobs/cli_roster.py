@@ -16,7 +16,6 @@ from jobs.cli_options import (
     catalog_argument,
     endpoint_option,
     only_option,
-    out_option,
     placed,
     refusals,
     rendering_options,
@@ -44,6 +43,7 @@ class _Days(click.ParamType[float]):
 
 
 _MOST_DAYS = 100_000
+_FILE = click.Path(dir_okay=False, path_type=Path)
 
 published_option = click.option(
     "--published",
@@ -71,10 +71,18 @@ orphans_option = click.option(
 )
 
 
+work_option = click.option(
+    "--out",
+    type=Place(),
+    metavar="DIR",
+    help="A folder for the work, to go on from. Default: out/<catalog name>.",
+)
+
+
 @click.command()
 @catalog_argument
 @published_option
-@out_option
+@work_option
 @only_option
 @rendering_options
 @execution_option
@@ -84,8 +92,13 @@ orphans_option = click.option(
 )
 @orphans_option
 @copies_option
-@click.option("--summary", type=click.Path(path_type=Path), help="A JSON file for schedulers.")
-@click.option("--markdown", type=click.Path(path_type=Path), help="A summary for people.")
+@click.option(
+    "--summary",
+    type=_FILE,
+    metavar="FILE",
+    help="JSON for schedulers; a run that is refused leaves none, not even the last one.",
+)
+@click.option("--markdown", type=_FILE, metavar="FILE", help="Likewise, a page for people.")
 @endpoint_option
 @unconditional_option
 @as_json_option
@@ -126,6 +139,7 @@ def rebuild(
     from jobs.render import RenderOptions
     from jobs.roster_plan import StalenessPolicy
 
+    _forget_last_run(summary, markdown)
     kind, count = placed(device, workers)
     options = RebuildOptions(
         RenderOptions(
@@ -165,6 +179,17 @@ def rebuild(
         for key, why in list(told["not_renewed"].items())[:20]:
             click.echo(f"not renewed {key}: {why}", err=True)
     return result.exit_code
+
+
+def _forget_last_run(*written: Path | None) -> None:
+    """Take away what the last run told: nobody is to read it as the outcome of one that is refused
+    or killed."""
+    for path in written:
+        try:
+            if path is not None:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise click.UsageError(f"{path}: cannot be replaced: {error.strerror}") from None
 
 
 @click.command()
@@ -212,7 +237,8 @@ def publish(
         click.echo(
             json.dumps(told)
             if as_json
-            else f"{store.address}: readers get release {pointer.release}"
+            else f"{store.address}: readers get release {pointer.release}, until the next rebuild "
+            "publishes what its catalog says"
         )
         return DONE
     if older_than is not None:
@@ -269,10 +295,22 @@ def _require_publish_usage(
     if len(places) != expected:
         form = f"publish URI {asked[0]}" if asked else "publish DIR URI"
         raise click.UsageError(f"expected {form}, got {len(places)} places")
+    if not asked:
+        _require_folder_first(places[0])
     if gc != (older_than is not None):
         raise click.UsageError("--gc and --older-than DAYS go together")
     if yes and not gc:
         raise click.UsageError("--yes belongs to --gc")
+
+
+def _require_folder_first(source: str) -> None:
+    if "://" in source:
+        raise click.UsageError(f"{source}: give the folder that render left first, then the URI")
+    folder = Path(source)
+    if (folder / "current.json").is_file() and not (folder / "catalog.json").is_file():
+        raise click.UsageError(
+            f"{source}: is a published roster; give the folder that render left first, then the URI"
+        )
 
 
 def _collect(store: Store, older_than_days: float, yes: bool, as_json: bool) -> int:
@@ -385,8 +423,12 @@ def verify(
         for each in again:
             click.echo(f"{each.key}: {each.outcome}: {each.told}")
         what = f"release {found.release}, " if found.release else ""
-        ended = f"{len(found.findings)} findings" if found.findings else "all as recorded"
+        count = len(found.findings)
+        ended = f"{count} finding{'s' if count > 1 else ''}" if count else "all as recorded"
         click.echo(f"{found.place}: {what}{found.clips} clips, {ended}")
+        if any(finding.code.startswith("audio_") for finding in found.findings):
+            cure = "rebuild --rehash" if found.release else "render --all --only VOICE/PASSAGE"
+            click.echo(f"audio that is not as recorded is made again by {cure}", err=True)
     if any(each.outcome == "different" for each in again):
         return MISMATCH
     return SOME_FAILED if found.findings else DONE

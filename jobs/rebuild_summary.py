@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
 from catalog.staleness import State, Verdict
+from jobs.errors import DONE
 from jobs.rebuild import RebuildOptions, RebuildResult
 
 _MOST_ROWS = 500
@@ -53,24 +55,37 @@ def headline(summary: dict[str, Any]) -> str:
         return f"{place}: interrupted, nothing was published; the same command goes on from here"
     failed = len(summary["failed"])
     if summary["is_new_release"]:
-        told = (
-            f"{place}: published release {release}, {len(summary['recorded_anew'])} recorded anew"
-        )
-        kept = summary["clips"]["current"]
-        told += f", {kept} current"
-        return told + (f", {failed} failed and not renewed" if failed else "")
+        anew, removed = len(summary["recorded_anew"]), len(summary["removed"])
+        told = f"{place}: published release {release}, {anew} recorded anew"
+        told += f", {summary['clips']['current']} current"
+        told += f", {removed} removed" if removed else ""
+        told += f", {failed} failed and not renewed" if failed else ""
+        if not (anew or removed or failed):
+            told += "; what is told of the clips has changed, no clip has"
+        return told + _kept_orphans(summary)
     if summary["stopped"] or failed:
         return f"{place}: {failed} failed, nothing was published; readers still get " + (
             f"release {release}" if release else "what was there"
         )
-    return f"{place}: nothing stale, all {summary['clips']['current']} planned clips are current"
+    current = summary["clips"]["current"]
+    return f"{place}: nothing stale, all {current} planned clips are current" + _kept_orphans(
+        summary
+    )
+
+
+def _kept_orphans(summary: dict[str, Any]) -> str:
+    count = sum(
+        each["state"] == State.ORPHANED and each["render"] not in summary["removed"]
+        for each in summary["verdicts"]
+    )
+    kept = "clip that nobody plans is kept" if count == 1 else "clips that nobody plans are kept"
+    return f"; {count} {kept}, --remove-orphans takes them away" if count else ""
 
 
 def summary_markdown(summary: dict[str, Any]) -> str:
     """The same for people."""
-    what = "Rebuilt" if summary["is_new_release"] else "Looked at"
     lines = [
-        f"# {what} {_code(summary['published'])}",
+        f"# {_title(summary)} {_code(summary['published'])}",
         "",
         headline(summary) + ".",
         "",
@@ -81,7 +96,8 @@ def summary_markdown(summary: dict[str, Any]) -> str:
     ]
     if summary["verdicts"]:
         lines += ["## What was not current", "", "| clip | state | why |", "| --- | --- | --- |"]
-        lines += [_row(each) for each in summary["verdicts"][:_MOST_ROWS]]
+        removed = set(summary["removed"])
+        lines += [_row(each, removed) for each in summary["verdicts"][:_MOST_ROWS]]
         lines += _more(len(summary["verdicts"]))
     if summary["failed"]:
         lines += ["## What failed", "", "| clip | code | message |", "| --- | --- | --- |"]
@@ -104,13 +120,24 @@ def verdict_line(verdict: Verdict) -> str:
     return f"{verdict.key}: {verdict.state}" + (f", {told}" if told else "")
 
 
-def _row(verdict: dict[str, Any]) -> str:
+def _title(summary: dict[str, Any]) -> str:
+    if summary["exit_code"] != DONE:
+        return "Rebuilt in part:" if summary["is_new_release"] else "Not rebuilt:"
+    return "Rebuilt" if summary["is_new_release"] else "Looked at"
+
+
+def _row(verdict: dict[str, Any], removed: Collection[str]) -> str:
     why = "; ".join(
         each["recorded"]
         if each["fact"] == "audio"
         else f"{each['fact']}: {each['recorded']} → {each['wanted']}"
         for each in verdict["reasons"]
     )
+    if verdict["state"] == State.MISSING:
+        why = "no such clip is published"
+    if verdict["state"] == State.ORPHANED:
+        kept = "removed" if verdict["render"] in removed else "kept"
+        why = f"the catalog no longer asks for it; {kept}" + (f"; {why}" if why else "")
     return f"| {_code(verdict['render'])} | {verdict['state']} | {_cell(why)} |"
 
 

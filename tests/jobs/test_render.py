@@ -226,6 +226,9 @@ def test_bad_passages_fail_by_name_and_the_rest_is_rendered(
     told = loudkit("plan", "catalog.yaml", "--out", "out")
     assert told.exit_code == 3
     assert "slt/marks" in told.stdout
+    again = loudkit("render", "catalog.yaml", "--out", "out")
+    assert again.exit_code == 3
+    assert "4 of them are not tried again until the text, pack or seed changes" in again.stderr
 
 
 @pytest.mark.parametrize("audio_format", ["mp3", "opus"])

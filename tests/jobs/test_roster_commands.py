@@ -64,7 +64,9 @@ def test_plan_of_nothing_published_renders_everything(tmp_path: Path, loudkit: C
     lab = lab_of(tmp_path, str(tmp_path / "nowhere"))
     told = loudkit("plan", str(lab.write()), "--published", lab.published)
     assert told.exit_code == 0
-    assert told.stdout.splitlines()[-1].endswith("no release, 6 missing; 6 clips to render")
+    assert told.stdout.splitlines()[-1].endswith(
+        "nothing is published there yet, 6 missing; 6 clips to render"
+    )
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -89,6 +91,57 @@ def test_rebuilding_nothing_says_so(lab: Lab, loudkit: Command) -> None:
     assert loudkit(*command, "--json").last_json["clips"]["current"] == 6
 
 
+def test_a_rebuild_tells_why_there_is_a_release_and_which_clips_nobody_plans(
+    lab: Lab, loudkit: Command
+) -> None:
+    command = ("rebuild", "catalog.yaml", "--published", lab.published, "--out", "work")
+    lab.voices["v00"].description = "Another one."
+    lab.write()
+    assert "0 recorded anew, 6 current; what is told of the clips" in loudkit(*command).stdout
+    del lab.voices["v01"]
+    lab.write()
+    kept = "; 2 clips that nobody plans are kept, --remove-orphans takes them away"
+    assert kept in loudkit(*command).stdout
+    assert kept in loudkit(*command, "--markdown", "s.md").stdout
+    page = (lab.folder / "s.md").read_text(encoding="utf-8")
+    assert "| `v01/long` | orphaned | the catalog no longer asks for it; kept |" in page
+    told = loudkit(*command, "--remove-orphans", "--markdown", "s.md")
+    assert told.stdout.endswith("0 recorded anew, 4 current, 2 removed\n")
+    page = (lab.folder / "s.md").read_text(encoding="utf-8")
+    assert "the catalog no longer asks for it; removed" in page
+
+
+def test_a_title_says_how_a_rebuild_ended(lab: Lab) -> None:
+    lab.texts["short"] = "Good evening."
+    for partial, title in ((False, "# Not rebuilt: `"), (True, "# Rebuilt in part: `")):
+        result = lab.rebuild(fleet=failing("v01/short"), partial=partial)
+        assert summary_markdown(summary_json(lab.options(), result)).startswith(title)
+
+
+def test_a_rebuild_that_is_refused_leaves_no_summary_of_the_last_one(
+    lab: Lab, loudkit: Command
+) -> None:
+    catalog = lab.write()
+    command = ("rebuild", str(catalog), "--published", lab.published, "--out", "work")
+    files = ("--summary", "s.json", "--markdown", "s.md")
+    assert loudkit(*command, *files).exit_code == 0
+    catalog.write_text("catlog: x\n", encoding="utf-8")
+    assert loudkit(*command, *files).exit_code == 2
+    assert not [name for name in ("s.json", "s.md") if (lab.folder / name).exists()]
+    catalog = lab.write()
+    assert "is a directory" in loudkit(*command, "--summary", "work").stderr
+    assert (lab.folder / "work").is_dir()
+
+
+def test_verify_says_what_mends_audio(lab: Lab, loudkit: Command) -> None:
+    altered = sorted((Path(lab.published) / "objects").iterdir())[0]
+    altered.write_bytes(b"x" * altered.stat().st_size)
+    told = loudkit("verify", lab.published)
+    assert told.exit_code == 3
+    assert "6 clips, 1 finding\n" in told.stdout
+    assert "made again by rebuild --rehash" in told.stderr
+
+
 def test_a_rebuild_works_in_a_folder(lab: Lab, loudkit: Command) -> None:
     command = ("rebuild", str(lab.write()), "--published", lab.published, "--out", "s3://b/p")
     told = loudkit(*command)
@@ -111,6 +164,8 @@ def test_publish_and_back_and_away(lab: Lab, loudkit: Command) -> None:
     uri = str(lab.folder / "other")
     first = loudkit("publish", "work", uri, "--json").last_json
     assert (first["is_new_release"], first["clips"], len(first["recorded_anew"])) == (True, 6, 6)
+    swapped = loudkit("publish", uri, "work")
+    assert (swapped.exit_code, "is a published roster; give" in swapped.stderr) == (2, True)
     again = loudkit("publish", "work", uri)
     assert (again.exit_code, "nothing to publish" in again.stdout) == (0, True)
     lab.texts["short"] = "Good evening."
@@ -119,6 +174,7 @@ def test_publish_and_back_and_away(lab: Lab, loudkit: Command) -> None:
     assert len(second["recorded_anew"]) == 3
     back = loudkit("publish", uri, "--rollback", first["release"])
     assert (back.exit_code, first["release"] in back.stdout) == (0, True)
+    assert "until the next rebuild" in back.stdout
     dry = loudkit("publish", uri, "--gc", "--older-than", "7", "--json").last_json
     assert (dry["removed"], dry["releases"], dry["objects"]) == (False, [], [])
     assert (
@@ -146,6 +202,7 @@ def test_publish_and_back_and_away(lab: Lab, loudkit: Command) -> None:
         (["a", "--gc", "--older-than", "1e300"], "Invalid value for '--older-than'"),
         (["a", "--rollback", "../x"], "is no release"),
         (["nothing", "b"], "give a folder that render left"),
+        (["s3://bucket/roster", "work"], "give the folder that render left first, then the URI"),
     ],
 )
 def test_misuse_of_publish_is_one_line(loudkit: Command, arguments: list[str], told: str) -> None:
