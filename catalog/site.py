@@ -155,7 +155,8 @@ def _policy() -> str:
 
 def _top(listing: Listing, each: int) -> str:
     clips, shown = listing.count, listing.played(each)
-    sums = [_count(len(listing.voices), "voice"), _count(clips, "clip")]
+    sums = [escape(listing.edition)] if listing.edition else []
+    sums += [_count(len(listing.voices), "voice"), _count(clips, "clip")]
     sums += [f"{_length(listing.seconds)} of audio"] if listing.seconds else []
     notes = [
         f"{_count(number, 'clip')} {'was' if number == 1 else 'were'} {escape(state.words)}."

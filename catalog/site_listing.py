@@ -93,6 +93,8 @@ class Listing:
     """The tags of the languages of all clips."""
     audio_url: AudioUrl = IN_OUTPUT
     """Where a clip's audio is. The page plays what it says, as `<audio src>`."""
+    edition: str = ""
+    """Which release this is and of when, for whoever listens to more than one."""
 
     @property
     def count(self) -> int:
@@ -135,6 +137,7 @@ def listing_of(
     name: str,
     algorithm_fingerprint: str,
     audio_url: AudioUrl = IN_OUTPUT,
+    edition: str = "",
     states: Mapping[str, State] | None = None,
 ) -> Listing:
     """The listing of a whole catalog.json, ours or of loudkit's, that is held in memory.
@@ -165,6 +168,7 @@ def listing_of(
         others=sum(each != algorithm_fingerprint for each in fingerprints),
         language_ids=language_ids,
         audio_url=audio_url,
+        edition=edition,
     )
 
 

@@ -280,6 +280,13 @@ def test_audio_lies_where_the_listing_says() -> None:
             make("")
 
 
+def test_a_release_says_which_one_it_is() -> None:
+    assert (
+        "Release 7 <of>" in page(*roster(), edition="Release 7 <of>").root.one("header", "top").text
+    )
+    assert "Release" not in page(*roster()).root.one("header", "top").text
+
+
 def test_clips_of_loudkit_are_shown_as_other() -> None:
     """Of the shapes that loudkit publishes, with no field but the audio."""
     keyed = voice("x", {"short": {"audio": "audio/x.opus"}, "long": {"audio": "audio/y.opus"}})
