@@ -51,6 +51,8 @@ class Collector:
         for facts in self.store.list("releases/"):
             by_release.setdefault(facts.key.split("/")[1], []).append(facts)
         kept = {roster.pointer.release} | self._read_lately(roster)
+        if not roster.pointer.remembers_since(self._since()):
+            kept |= by_release.keys()  # any of them may have been read lately
         kept |= {name for name, files in by_release.items() if self._is_young(files)}
         named = {
             object_key(sha256)
@@ -79,9 +81,13 @@ class Collector:
         found = self.find(roster)
         if not found.files and not found.objects:
             return found
-        if roster.pointer is None or not swap_pointer(
-            self.store, roster, roster.pointer.collecting(found.releases)
-        ):
+        if roster.pointer is None:
+            raise NoSuchReleaseError(f"{self.store.address}: nothing has been published here")
+        # What another collection with a shorter grace period may still be taking away goes on being
+        # named: nobody goes back to half a release.
+        going = set(roster.pointer.collected) & set(found.kept_releases) - {roster.pointer.release}
+        collecting = roster.pointer.collecting(tuple(sorted({*found.releases, *going})))
+        if not swap_pointer(self.store, roster, collecting):
             raise PublishRaceError(
                 f"{self.store.address}: somebody published or rolled back meanwhile; try again"
             )
@@ -101,9 +107,12 @@ class Collector:
 
     def _read_lately(self, roster: Roster) -> set[str]:
         """The releases that readers got within the grace period."""
-        since = utc(self.now() - self.grace)
+        since = self._since()
         history = roster.pointer.history if roster.pointer else ()
         return {swap.release for swap in history if swap.until >= since}
+
+    def _since(self) -> str:
+        return utc(self.now() - self.grace)
 
     def _is_young(self, files: Iterable[ObjectFacts]) -> bool:
         since_s = (self.now() - self.grace).timestamp()
