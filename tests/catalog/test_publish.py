@@ -564,3 +564,22 @@ def publish_pointer(store: Store, release: str) -> None:
     stored = store.get(POINTER)
     pointer = read_pointer(stored.data, POINTER).moved(release, utc(NOW))
     assert store.compare_and_swap(POINTER, pointer_bytes(pointer), stored.etag)
+
+
+def test_a_publisher_whose_clock_is_slow_takes_nothing_from_readers(tmp_path: Path) -> None:
+    """It says that readers left the release long ago; the store knows when they got the next."""
+    store = prepared(tmp_path / "published")
+    releases = [read_roster(store).release]
+    for name, data in (("two", TWO), ("three", {**TWO, "bob/short": b"once more"})):
+        releases.append(publish(store, write_output(tmp_path / name, data)).release)
+    first, second, _ = [release.id for release in releases if release]
+    slow = store.get(POINTER).data.replace(b'"2030-', b'"2000-')
+    assert store.compare_and_swap(POINTER, slow, store.get(POINTER).etag)
+    today = datetime.now(UTC)
+    for path in (tmp_path / "published").rglob("*"):
+        if first in path.parts or (second in path.parts and path.name != "release.json"):
+            os.utime(path, (0, 0))
+    collector = Collector(store, timedelta(days=7), now=lambda: today)
+    assert collector.find().releases == ()
+    made_old(tmp_path / "published", days=365 * 10)
+    assert collector.find().releases == (first, second)
