@@ -107,7 +107,7 @@ def _voice(
         return published.text
     found = {key: text for key, text in base.items() if not holds_samples(key)}
     found |= {
-        key: indented(canonical_text(value), 4)
+        key: indented(canonical_text(value, f"catalog.json: {clips[0].record.voice}.{key}"), 4)
         for key, value in facts.items()
         if told.get(key) != value
     }

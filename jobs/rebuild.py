@@ -18,7 +18,7 @@ from catalog.publish_errors import PublishRaceError
 from catalog.records import voice_json
 from catalog.roster import Roster, read_records_of, read_roster
 from catalog.roster_files import Release
-from catalog.staleness import State, differences
+from catalog.staleness import State, Verdict, differences
 from catalog.store import Store, open_store
 from engine.pack import Pack
 from jobs.errors import DONE, INTERRUPTED, SOME_FAILED, OutputPlaceError
@@ -221,7 +221,7 @@ class _Rebuild:
             and any(reason.fact == "audio" for reason in each.reasons)
         }
         failed = {
-            each.key: f"{each.state}, and could not be made: {self._failed[each.key]}"
+            each.key: self._why_failed(each, roster)
             for each in plan.verdicts
             if each.key in plan.to_render - made
         } | {
@@ -244,6 +244,13 @@ class _Rebuild:
                 if key not in orphans | made | remade
             },
         )
+
+    def _why_failed(self, verdict: Verdict, roster: Roster) -> str:
+        """Why a clip could not be made; of one that went with its audio, what was told then."""
+        told = f", and could not be made: {self._failed[verdict.key]}"
+        before = roster.release.not_renewed.get(verdict.key, "") if roster.release else ""
+        is_known = verdict.state == State.MISSING and before.endswith(told)
+        return before if is_known else f"{verdict.state}{told}"
 
     def _still_not_renewed(self, plan: RosterPlan) -> dict[str, str]:
         """What the last release names and this plan does not judge again.

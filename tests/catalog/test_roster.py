@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.canonical import canonical_text
-from catalog.errors import one_line
+from catalog.errors import RecordsError, one_line
 from catalog.folder_store import FolderStore
 from catalog.json_spans import elements, indented, members, outdented, values_at
 from catalog.publish import Choice, Publisher, Source
@@ -298,3 +298,20 @@ def test_values_are_found_by_their_paths_in_one_cut(monkeypatch: pytest.MonkeyPa
     assert [json.loads(each) for each in found[:-2]] == list(samples.values())
     assert found[-2:] == ['{"seed": 7}', voice]
     assert len(cut) == 2
+
+
+def test_what_is_just_too_deep_is_refused_on_one_line(tmp_path: Path) -> None:
+    """What can be read may be too deep to be cut up further down the stack: no traceback."""
+    refused = []
+    for depth in range(900, 1010, 2):
+        folder = tmp_path / str(depth)
+        folder.mkdir()
+        voice = preview_voice("ute", folder)
+        voice["f0_hz"] = voice["sample"]["short"]["extra"] = "DEEP"
+        text = json.dumps([voice]).replace('"DEEP"', "[" * depth + "]" * depth)
+        (folder / "catalog.json").write_text(text, encoding="utf-8")
+        try:
+            publish(folder, Choice(frozenset()))
+        except RecordsError as error:
+            refused.append(str(error))
+    assert all("nested too deeply" in told for told in refused)

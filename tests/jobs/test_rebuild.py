@@ -463,3 +463,22 @@ def test_a_first_rebuild_into_its_own_work_folder_goes_on_after_a_failure(tmp_pa
     lab.texts = {"short": lab.texts["short"], "long": lab.texts["long"], "new": "One more."}
     assert lab.rebuild(fleet=failing("v01/short"), partial=True).exit_code == 3
     assert len(entries(store_of(lab))) == 5
+
+
+@pytest.mark.parametrize("harm", ["missing", "shorter"])
+def test_a_failing_clip_whose_audio_is_gone_is_published_without_once(lab: Lab, harm: str) -> None:
+    """It goes by name; the next night nothing is new, although it is missing by then."""
+    sha256 = read_roster(store_of(lab)).records.clips["v04/long"].record.sha256
+    path = Path(lab.published) / object_key(sha256)
+    if harm == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    (lab.folder / "work").rename(lab.folder / "gone")
+    fleet = failing("v04/long")
+    first = lab.rebuild(fleet=fleet, partial=True)
+    assert (first.exit_code, "v04/long" in entries(store_of(lab))) == (3, False)
+    told = not_renewed_of(lab)
+    assert "no_speech" in told["v04/long"]
+    again = lab.rebuild(fleet=fleet, partial=True)
+    assert (again.exit_code, again.published, not_renewed_of(lab)) == (3, None, told)
