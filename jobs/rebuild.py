@@ -155,8 +155,10 @@ class _Rebuild:
             return
         if Path(place).resolve() != Path(self._out).resolve():
             return
-        at_stake = (State.STALE, State.ORPHANED)
-        if any(each.state in at_stake for each in plan.verdicts):
+        # Of the whole catalog: a rendering of a part writes all records anew, too.
+        planned = {each.key for each in wanted_clips(self._loaded, self._pack, None)}
+        orphaned = plan.roster.records.clips.keys() - planned
+        if orphaned or any(each.state == State.STALE for each in plan.verdicts):
             raise OutputPlaceError(
                 f"--out {self._out}: is the published folder, whose files a rendering would write "
                 f"over; give another --out, or make a release of them first: publish {place} "
