@@ -314,6 +314,7 @@ def roll_back(store: Store, release_id: str, *, now: datetime) -> Pointer:
         listed = ", ".join(releases_of(store)) or "none"
         raise NoSuchReleaseError(f"{error}; there are: {listed}") from None
     require_objects(store, release)
+    _require_records(store, release)
     pointer = moved(roster, release_id, utc(now))
     if not swap_pointer(store, roster, pointer):
         raise PublishRaceError(
@@ -360,6 +361,15 @@ def require_objects(store: Store, release: Release) -> None:
             f"{store.address}: release {release.id} is not whole: {wrong[0]} is missing or of "
             f"another size{f', and {len(wrong) - 1} more' if wrong[1:] else ''}"
         )
+
+
+def _require_records(store: Store, release: Release) -> None:
+    """That its records are those that it was published with: without them nobody can read it.
+    Raises NoSuchReleaseError."""
+    for name in RECORDS:
+        key = release_key(release.id, name)
+        if hashlib.sha256(store.get(key).data).hexdigest() != release.files.get(name):
+            raise NoSuchReleaseError(f"{store.address}: {key} is not what was published")
 
 
 def copy_names(clips: Mapping[str, ClipRecord]) -> dict[str, str]:

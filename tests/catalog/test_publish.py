@@ -583,3 +583,16 @@ def test_a_publisher_whose_clock_is_slow_takes_nothing_from_readers(tmp_path: Pa
     assert collector.find().releases == ()
     made_old(tmp_path / "published", days=365 * 10)
     assert collector.find().releases == (first, second)
+
+
+@pytest.mark.parametrize("name", ["catalog.json", "provenance.json"])
+def test_nobody_goes_back_to_records_that_are_altered(tmp_path: Path, name: str) -> None:
+    store = prepared(tmp_path / "published")
+    first = read_roster(store).release
+    assert first is not None
+    publish(store, tmp_path / "two")
+    key = release_key(first.id, name)
+    store.put(key, store.get(key).data[:-2])
+    with pytest.raises(NoSuchReleaseError, match="is not what was published"):
+        roll_back(store, first.id, now=NOW)
+    assert whole(store) == TWO
