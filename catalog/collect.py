@@ -8,14 +8,14 @@ that nobody moved it, so nobody can roll back to a release whose objects are on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from catalog.publish import swap_pointer, utc
 from catalog.publish_errors import NoSuchReleaseError, PublishRaceError
 from catalog.roster import Roster, object_key, read_roster, release_key, release_of
-from catalog.roster_files import RELEASE
+from catalog.roster_files import POINTER, RELEASE, Pointer
 from catalog.store import ObjectFacts, Store
 
 
@@ -50,7 +50,9 @@ class Collector:
         by_release: dict[str, list[ObjectFacts]] = {}
         for facts in self.store.list("releases/"):
             by_release.setdefault(facts.key.split("/")[1], []).append(facts)
-        kept = {roster.pointer.release} | self._read_lately(roster)
+        kept = {roster.pointer.release} | self._read_lately(roster.pointer, by_release)
+        if not roster.pointer.remembers_since(self._since()):
+            kept |= by_release.keys()  # any of them may have been read lately
         kept |= {name for name, files in by_release.items() if self._is_young(files)}
         named = {
             object_key(sha256)
@@ -79,9 +81,13 @@ class Collector:
         found = self.find(roster)
         if not found.files and not found.objects:
             return found
-        if roster.pointer is None or not swap_pointer(
-            self.store, roster, roster.pointer.collecting(found.releases)
-        ):
+        if roster.pointer is None:
+            raise NoSuchReleaseError(f"{self.store.address}: nothing has been published here")
+        # What another collection with a shorter grace period may still be taking away goes on being
+        # named: nobody goes back to half a release.
+        going = set(roster.pointer.collected) & set(found.kept_releases) - {roster.pointer.release}
+        collecting = roster.pointer.collecting(tuple(sorted({*found.releases, *going})))
+        if not swap_pointer(self.store, roster, collecting):
             raise PublishRaceError(
                 f"{self.store.address}: somebody published or rolled back meanwhile; try again"
             )
@@ -99,11 +105,27 @@ class Collector:
     def _roster(self) -> Roster:
         return read_roster(self.store)
 
-    def _read_lately(self, roster: Roster) -> set[str]:
-        """The releases that readers got within the grace period."""
-        since = utc(self.now() - self.grace)
-        history = roster.pointer.history if roster.pointer else ()
-        return {swap.release for swap in history if swap.until >= since}
+    def _read_lately(
+        self, pointer: Pointer, by_release: Mapping[str, list[ObjectFacts]]
+    ) -> set[str]:
+        """The releases that readers got within the grace period.
+
+        The pointer has it by the clocks of those who published, which may be slow. By that of the
+        store a release was left no earlier than the files of the one after it were written, and
+        the last one no earlier than the pointer may have been.
+        """
+        since = self._since()
+        written = self.store.stat(POINTER)
+        found: set[str] = set()
+        is_next_young = written is not None and self._is_young([written])
+        for swap in pointer.history:
+            if is_next_young or swap.until >= since:
+                found.add(swap.release)
+            is_next_young = self._is_young(by_release.get(swap.release, ()))
+        return found
+
+    def _since(self) -> str:
+        return utc(self.now() - self.grace)
 
     def _is_young(self, files: Iterable[ObjectFacts]) -> bool:
         since_s = (self.now() - self.grace).timestamp()

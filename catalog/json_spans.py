@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _decode = json.JSONDecoder().raw_decode
@@ -33,6 +33,22 @@ def members(text: str) -> dict[str, str]:
         found[key] = text[start:end]
         at = _next(text, end)
     return found
+
+
+def values_at(text: str, paths: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """The texts of the values at these paths of keys; each object on the way is cut up once,
+    however many of them lead through it."""
+    cut_up: dict[tuple[str, ...], dict[str, str]] = {}
+
+    def value(path: tuple[str, ...]) -> str:
+        if not path:
+            return text
+        around = path[:-1]
+        if around not in cut_up:
+            cut_up[around] = members(value(around))
+        return cut_up[around][path[-1]]
+
+    return map(value, paths)
 
 
 def outdented(text: str) -> str:

@@ -9,14 +9,16 @@ winner published.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
+from itertools import count
+from pathlib import Path, PurePosixPath
 
 from catalog.canonical import JsonObject
-from catalog.errors import show
+from catalog.errors import RecordsError, show
+from catalog.names import folded
 from catalog.publish_errors import (
     NoSuchReleaseError,
     PublishRaceError,
@@ -39,15 +41,17 @@ from catalog.roster import (
 from catalog.roster_files import (
     PAGE,
     POINTER,
+    RECORDS,
     RELEASE,
     Pointer,
     Release,
+    id_of_release,
     pointer_bytes,
     release_bytes,
     require_release_id,
 )
 from catalog.site import build_page
-from catalog.store import Content, Store
+from catalog.store import Content, Store, is_key
 
 TRIES = 5
 """Races that a publisher runs before it leaves the field to the others."""
@@ -77,11 +81,13 @@ class Source:
     def audio(self, key: str) -> Path:
         """The file of a clip. Raises PublishSourceError."""
         clip = self.records.clips[key].record
-        if clip.audio_key is None:
+        path = clip.audio_key
+        if path is None or not is_key(path):
             raise PublishSourceError(
-                f"{key}: its audio {show(clip.audio)} leads out of {self.folder}"
+                f"{key}: its audio {show(clip.audio)} "
+                f"{'leads out of' if path is None else 'is no path in'} {self.folder}"
             )
-        return self.folder / clip.audio_key
+        return self.folder / path
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,7 @@ class Publisher:
             roster = read_roster(self.store)
             choice = choose(roster)
             records = merged(roster, self.source.records, choice)
-            release, files = self._release(roster, records, choice)
+            release, files = self._released(roster, records, choice)
             if roster.release and not self.would_change(roster, choice):
                 return Published(roster.release, choice, False, races_lost)
             self._put_objects(roster, records, choice)
@@ -136,8 +142,18 @@ class Publisher:
         """Whether readers would get anything new; nothing is written."""
         if roster.release is None or choice.fresh:
             return True
-        release, _ = self._release(roster, merged(roster, self.source.records, choice), choice)
+        release, _ = self._released(roster, merged(roster, self.source.records, choice), choice)
         return not _says_the_same(roster.release, release)
+
+    def _released(
+        self, roster: Roster, records: ReleaseRecords, choice: Choice
+    ) -> tuple[Release, dict[str, bytes]]:
+        try:
+            return self._release(roster, records, choice)
+        except RecursionError:  # what could just be read may be too deep to be cut up here
+            raise RecordsError(
+                f"{self.store.address}: a record is nested too deeply to be copied"
+            ) from None
 
     def _release(
         self, roster: Roster, records: ReleaseRecords, choice: Choice
@@ -154,11 +170,10 @@ class Publisher:
         clips = {key: clip.record for key, clip in records.clips.items()}
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         if self.copies:
-            hashes |= {copy_name(clip): clip.sha256 for clip in clips.values()}
-        told = repr((sorted(hashes.items()), sorted(choice.not_renewed.items())))
-        digest = hashlib.sha256(told.encode()).hexdigest()
+            names = copy_names(clips)
+            hashes |= {names[key]: clip.sha256 for key, clip in clips.items()}
         release = Release(
-            id=f"{number:06d}-{digest[:12]}",
+            id=id_of_release(number, hashes, choice.not_renewed),
             number=number,
             parent=roster.pointer.release if roster.pointer else None,
             published_at=utc(self.now()),
@@ -238,6 +253,7 @@ class Publisher:
         choice: Choice,
     ) -> Release:
         """The files of the release; the one that says what it is comes last."""
+        names = copy_names({key: clip.record for key, clip in records.clips.items()})
 
         def copy(clip: PublishedClip) -> None:
             record = clip.record
@@ -246,7 +262,7 @@ class Publisher:
                 content = self.source.audio(record.key)
             else:
                 content = self.store.get(object_key(record.sha256)).data
-            self._put_file(release, copy_name(record), content)
+            self._put_file(release, names[record.key], content)
 
         for name, data in files.items():
             self._put_file(release, name, data)
@@ -298,6 +314,7 @@ def roll_back(store: Store, release_id: str, *, now: datetime) -> Pointer:
         listed = ", ".join(releases_of(store)) or "none"
         raise NoSuchReleaseError(f"{error}; there are: {listed}") from None
     require_objects(store, release)
+    _require_records(store, release)
     pointer = moved(roster, release_id, utc(now))
     if not swap_pointer(store, roster, pointer):
         raise PublishRaceError(
@@ -346,10 +363,51 @@ def require_objects(store: Store, release: Release) -> None:
         )
 
 
-def copy_name(clip: ClipRecord) -> str:
-    """Where a clip lies in its release under its own name."""
-    extension = Path(clip.audio).suffix
-    return clip.audio_key or f"audio/{clip.key}{extension}"
+def _require_records(store: Store, release: Release) -> None:
+    """That its records are those that it was published with: without them nobody can read it.
+    Raises NoSuchReleaseError."""
+    for name in RECORDS:
+        key = release_key(release.id, name)
+        if hashlib.sha256(store.get(key).data).hexdigest() != release.files.get(name):
+            raise NoSuchReleaseError(f"{store.address}: {key} is not what was published")
+
+
+def copy_names(clips: Mapping[str, ClipRecord]) -> dict[str, str]:
+    """Where each clip lies in its release under its own name: at the path of its record, or, where
+    that leads out, or belongs to another clip or to a file of the release, at one like ours.
+
+    Of two clips that want one place, the one whose voice and passage it is named after has it.
+    """
+    taken = dict.fromkeys(map(folded, (*RECORDS, PAGE, RELEASE)), "")
+    folders: set[str] = set()
+    names: dict[str, str] = {}
+
+    def fits(name: str, sha256: str) -> bool:
+        """A key is no folder of others, and one name is of one content in every file system."""
+        if not is_key(name):
+            return False
+        place = PurePosixPath(folded(name))
+        is_free = taken.get(str(place), sha256) == sha256 and str(place) not in folders
+        return is_free and not any(str(folder) in taken for folder in place.parents)
+
+    for key in sorted(clips, key=lambda key: (clips[key].audio_key != _own_name(clips[key]), key)):
+        sha256 = clips[key].sha256
+        name = next(name for name in _names(clips[key]) if fits(name, sha256))
+        names[key] = name
+        taken[folded(name)] = sha256
+        folders |= {str(folder) for folder in PurePosixPath(folded(name)).parents}
+    return names
+
+
+def _names(clip: ClipRecord) -> Iterator[str]:
+    """Where a copy may lie, the best place first."""
+    yield clip.audio_key or _own_name(clip)
+    yield _own_name(clip)
+    yield from (f"audio-{number}/{clip.sha256}" for number in count(2))
+
+
+def _own_name(clip: ClipRecord) -> str:
+    return f"audio/{clip.key}{PurePosixPath(clip.audio).suffix}"
 
 
 def utc(at: datetime) -> str:

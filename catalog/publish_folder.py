@@ -14,6 +14,7 @@ from catalog.folder_store import FolderStore
 from catalog.publish import Choice, Source
 from catalog.publish_errors import PublishConflictError, PublishSourceError
 from catalog.records import ClipRecord
+from catalog.release_text import holds_samples
 from catalog.roster import Records, Roster, audio_faults, read_records_of
 from catalog.store import Store
 
@@ -33,7 +34,7 @@ def facts_of_voices(records: Records) -> dict[str, JsonObject]:
     """What the folder's catalog.json says of its voices, without their samples."""
     told = {name: json.loads(voice.text) for name, voice in records.voices.items()}
     return {
-        name: {key: value for key, value in facts.items() if not key.startswith("sample")}
+        name: {key: value for key, value in facts.items() if not holds_samples(key)}
         for name, facts in told.items()
     }
 
@@ -75,7 +76,13 @@ class FolderChoice:
                 f"{f' and {len(theirs) - 1} more of our clips' if theirs[1:] else ''}; "
                 "look at what is there, and publish again"
             )
-        return Choice(frozenset(fresh), frozenset(removed), self.about)
+        told = roster.release.not_renewed if roster.release else {}
+        still = {
+            key: why
+            for key, why in told.items()
+            if key not in fresh and (key in ours or not self.remove_orphans)
+        }
+        return Choice(frozenset(fresh), frozenset(removed), self.about, still)
 
 
 def is_same_recording(published: ClipRecord, ours: ClipRecord) -> bool:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from catalog.canonical import JsonObject, canonical_text
-from catalog.json_spans import indented, members
+from catalog.json_spans import indented, members, values_at
 from catalog.roster import PublishedClip, PublishedVoice
 from catalog.site_listing import STALE, Listing, by_sha256, listing_of
 
 _SAMPLE = "sample"
 _IN_ENTRY = ("name", "language", "language_id", "source")
-"""What an entry of provenance.json takes from a voice of catalog.json."""
+"""What an entry of provenance.json takes from a voice of catalog.json; from an entry that several
+clips shared it takes all that stood around them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,11 @@ class ReleaseRecords:
 
     def provenance_json(self) -> bytes:
         """One entry a clip, by voice and passage."""
-        return _list(_entry(clip) for clip in self._ordered())
+        cut_up: dict[str, dict[str, str]] = {}  # one text stands around many clips
+        for clip in self.clips.values():
+            if clip.entry is None and clip.around not in cut_up:
+                cut_up[clip.around] = members(clip.around)
+        return _list(_entry(clip, cut_up) for clip in self._ordered())
 
     def catalog_json(self) -> bytes:
         """The voices: today's in their order, then those that only the release before knows."""
@@ -69,12 +74,15 @@ class ReleaseRecords:
         }
 
 
-def _entry(clip: PublishedClip) -> str:
+def _entry(clip: PublishedClip, cut_up: Mapping[str, Mapping[str, str]]) -> str:
     """An entry of its own for a clip that shared one, or was in catalog.json alone."""
     if clip.entry is not None:
         return clip.entry
-    around = members(clip.around)
-    found = {key: around[key] for key in _IN_ENTRY if key in around}
+    around = cut_up[clip.around]
+    if clip.in_catalog:
+        found = {key: around[key] for key in _IN_ENTRY if key in around}
+    else:
+        found = {key: text for key, text in around.items() if not holds_samples(key)}
     passage = canonical_text(clip.record.passage)
     return _object({**found, "passage": passage, _SAMPLE: indented(clip.sample, 4)}, 2)
 
@@ -83,22 +91,23 @@ def _voice(
     clips: list[PublishedClip], published: PublishedVoice | None, about: JsonObject | None
 ) -> str:
     """A voice of catalog.json; the one of the release before if nothing in it changes."""
-    base = members(published.text) if published else {}
+    whole_text = published.text if published else "{}"
+    base = members(whole_text)
     places = dict(published.places) if published else {}
+    stood = dict(zip(places, values_at(whole_text, places.values()), strict=True))
     kept = {
         clip.record.passage
         for clip in clips
-        if (path := places.get(clip.record.passage))
-        and json.loads(_at(base, path)) == json.loads(clip.sample)
+        if (text := stood.get(clip.record.passage)) and json.loads(text) == json.loads(clip.sample)
     }
-    facts = about if about is not None else _facts(published.text if published else "{}")
+    facts = about if about is not None else _facts(whole_text)
     told = {key: json.loads(text) for key, text in base.items()}
     as_before = all(told.get(key) == value for key, value in facts.items())
     if published and as_before and kept == set(places) == {c.record.passage for c in clips}:
         return published.text
-    found = {key: text for key, text in base.items() if not _holds_samples(key)}
+    found = {key: text for key, text in base.items() if not holds_samples(key)}
     found |= {
-        key: indented(canonical_text(value), 4)
+        key: indented(canonical_text(value, f"catalog.json: {clips[0].record.voice}.{key}"), 4)
         for key, value in facts.items()
         if told.get(key) != value
     }
@@ -110,7 +119,7 @@ def _voice(
         key
         for key in base
         if key != _SAMPLE
-        and _holds_samples(key)
+        and holds_samples(key)
         and {passage for passage, path in places.items() if path[0] == key} <= kept
     }
     found |= {key: base[key] for key in whole}
@@ -125,21 +134,15 @@ def _voice(
     return _object(found, 2)
 
 
-def _holds_samples(key: str) -> bool:
+def holds_samples(key: str) -> bool:
+    """Whether a key of a voice or an entry is one of those that clips stand under."""
     return key == _SAMPLE or key.startswith(_SAMPLE + "_")
-
-
-def _at(base: Mapping[str, str], path: tuple[str, ...]) -> str:
-    text = base[path[0]]
-    for key in path[1:]:
-        text = members(text)[key]
-    return text
 
 
 def _facts(voice: str) -> JsonObject:
     """A voice without its samples."""
     found: JsonObject = json.loads(voice)
-    return {key: value for key, value in found.items() if not _holds_samples(key)}
+    return {key: value for key, value in found.items() if not holds_samples(key)}
 
 
 def _object(found: Mapping[str, str], depth: int) -> str:

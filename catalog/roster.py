@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from catalog.errors import RecordsError, show
-from catalog.json_spans import members, outdented
+from catalog.errors import RecordsError, one_line, show
+from catalog.json_spans import outdented, values_at
 from catalog.publish_errors import RosterUnreadableError
-from catalog.record_reading import Entry, FoundClip, parse_entries
+from catalog.record_reading import Entry, parse_entries
 from catalog.records import ClipRecord
 from catalog.roster_files import (
     POINTER,
@@ -27,7 +27,7 @@ from catalog.roster_files import (
     read_release,
 )
 from catalog.staleness import AudioFault, State
-from catalog.store import Store
+from catalog.store import Store, is_key
 from catalog.store_errors import ObjectCorruptError, ObjectMissingError, StoreKeyError
 
 THREADS = 8
@@ -48,6 +48,8 @@ class PublishedClip:
     """The text of its own entry in provenance.json; None where it shares one, or has none."""
     around: str
     """The text of the entry or voice that it was found in."""
+    in_catalog: bool
+    """It was found in a voice of catalog.json, and there is nothing of it in provenance.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,12 @@ class Roster:
     """None for a place without a pointer."""
 
     def audio_key(self, clip: ClipRecord) -> str | None:
-        """Where a clip's audio lies in the store; None for a path that leads out of it."""
-        return object_key(clip.sha256) if self.release else clip.audio_key
+        """Where a clip's audio lies in the store; None for a path that leads out of it, or that no
+        object can have."""
+        if self.release:
+            return object_key(clip.sha256)
+        key = clip.audio_key
+        return key if key and is_key(key) else None
 
 
 def object_key(sha256: str) -> str:
@@ -136,20 +142,24 @@ def read_records_of(store: Store, folder: str, *, required: bool) -> Records:
         except ObjectMissingError as error:
             if required:
                 raise RosterUnreadableError(f"{error}; the release is not whole") from None
-    return merge_records(found.get("catalog.json", ()), found.get("provenance.json", ()))
+    try:
+        return merge_records(found.get("catalog.json", ()), found.get("provenance.json", ()))
+    except RecursionError:  # what could just be parsed may be too deep to be cut up here
+        raise RecordsError(
+            f"{store.address}/{folder}: a record is nested too deeply to be copied"
+        ) from None
 
 
 def merge_records(catalog: Iterable[Entry], provenance: Iterable[Entry]) -> Records:
     """The clips of both files: what provenance.json says of one counts."""
     records = Records()
     for entry in provenance:
-        for each in entry.clips:
-            own = entry.text if len(entry.clips) == 1 else None
-            records.clips[each.clip.key] = _published(entry, each, own)
+        records.clips.update(_published(entry, in_catalog=False))
+    known = records.clips.keys()
     for entry in catalog:
-        for each in entry.clips:
-            if each.clip.key not in records.clips:
-                records.clips[each.clip.key] = _published(entry, each, None)
+        if any(each.clip.key not in known for each in entry.clips):
+            found = _published(entry, in_catalog=True)
+            records.clips.update((key, clip) for key, clip in found if key not in known)
         if entry.clips:
             places = {each.clip.passage: each.path for each in entry.clips}
             name = entry.clips[0].clip.voice
@@ -159,11 +169,13 @@ def merge_records(catalog: Iterable[Entry], provenance: Iterable[Entry]) -> Reco
     return records
 
 
-def _published(entry: Entry, found: FoundClip, own: str | None) -> PublishedClip:
-    text = entry.text
-    for key in found.path:
-        text = members(text)[key]
-    return PublishedClip(found.clip, outdented(text), own, entry.text)
+def _published(entry: Entry, *, in_catalog: bool) -> Iterator[tuple[str, PublishedClip]]:
+    """The clips of an entry by `voice/passage`."""
+    own = entry.text if len(entry.clips) == 1 and not in_catalog else None
+    texts = values_at(entry.text, (each.path for each in entry.clips))
+    for each, text in zip(entry.clips, texts, strict=True):
+        clip = PublishedClip(each.clip, outdented(text), own, entry.text, in_catalog)
+        yield each.clip.key, clip
 
 
 def audio_faults(
@@ -180,7 +192,7 @@ def audio_faults(
         record = roster.records.clips[key].record
         place = roster.audio_key(record)
         if place is None:
-            told = f"{record.audio} leads out of the published place"
+            told = f"{show(record.audio)} is no path in the published place"
             faults[key] = AudioFault(State.UNREADABLE, told)
         else:
             places[key] = place
@@ -190,10 +202,10 @@ def audio_faults(
         size = sizes.get(place)
         expected = known.get(roster.records.clips[key].record.sha256, size)
         if size is None:
-            faults[key] = AudioFault(State.UNREADABLE, f"there is no object {place}")
+            faults[key] = AudioFault(State.UNREADABLE, one_line(f"there is no object {place}"))
         elif size != expected:
             told = f"{place} has {size} bytes, {expected} were published"
-            faults[key] = AudioFault(State.ALTERED, told)
+            faults[key] = AudioFault(State.ALTERED, one_line(told))
         else:
             continue
         del places[key]
@@ -232,12 +244,13 @@ def _hash_fault(store: Store, key: str, sha256: str) -> AudioFault | None:
     try:
         found = hashlib.sha256(store.get(key).data).hexdigest()
     except ObjectCorruptError:
-        return AudioFault(State.ALTERED, f"{key} is not what was stored")
+        return AudioFault(State.ALTERED, one_line(f"{key} is not what was stored"))
     except (ObjectMissingError, StoreKeyError) as error:
         return AudioFault(State.UNREADABLE, str(error))
     if found == sha256:
         return None
-    return AudioFault(State.ALTERED, f"{key} has sha256 {found[:12]}, {sha256[:12]} is recorded")
+    told = f"{key} has sha256 {found[:12]}, {sha256[:12]} is recorded"
+    return AudioFault(State.ALTERED, one_line(told))
 
 
 def records_by_key(records: Records) -> Mapping[str, ClipRecord]:

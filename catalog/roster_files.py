@@ -8,7 +8,9 @@ objects/<sha256>                audio, shared by all releases
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -76,6 +78,10 @@ class Pointer(_File):
         """The pointer to the same release, with what is about to be taken away."""
         return self.model_copy(update={"number": self.number + 1, "collected": releases})
 
+    def remembers_since(self, at: str) -> bool:
+        """Whether every release that readers got since then is in the history, or is this one."""
+        return len(self.history) < MAX_HISTORY or self.history[-1].until < at
+
 
 class Release(_File):
     """What a release is and names."""
@@ -99,6 +105,12 @@ class Release(_File):
     """sha256 of the other files of the release."""
     not_renewed: dict[str, str] = Field(default_factory=dict)
     """Clips that should have been made again and were kept as they were, or are missing: why."""
+
+
+def id_of_release(number: int, files: Mapping[str, str], not_renewed: Mapping[str, str]) -> str:
+    """The name of a release: two of the same number and content are one, of whoever they are."""
+    told = repr((sorted(files.items()), sorted(not_renewed.items())))
+    return f"{number:06d}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
 
 def pointer_bytes(pointer: Pointer) -> bytes:

@@ -146,9 +146,9 @@ def differences(
         ("token contract", clip.token_contract_fingerprint, wanted.token_contract_fingerprint),
         ("pack", clip.pack and clip.pack.sha256, wanted.pack_sha256),
         ("text", clip.text, wanted.text),
-        ("turns", _turns(clip.turns), _turns(wanted.turns)),
+        ("turns", clip.turns, wanted.turns),
         ("seed", clip.seed, wanted.seed),
-        ("conditioning", _told(clip.conditioning), _told(wanted.conditioning)),
+        ("conditioning", _parts(clip.conditioning), _parts(wanted.conditioning)),
         ("format", PurePosixPath(clip.audio).suffix.removeprefix("."), wanted.format),
     ]
     if execution is not None:
@@ -167,11 +167,7 @@ def counts(verdicts: Iterable[Verdict]) -> dict[str, int]:
     return {str(state): found[state] for state in State}
 
 
-def _turns(turns: tuple[TurnRecord, ...]) -> str:
-    return " / ".join(f"{turn.speaker}: {turn.text}" for turn in turns)
-
-
-def _told(conditioning: ConditioningRecord | None) -> str | None:
+def _parts(conditioning: ConditioningRecord | None) -> dict[str, str] | None:
     if conditioning is None:
         return None
     parts = {
@@ -181,11 +177,15 @@ def _told(conditioning: ConditioningRecord | None) -> str | None:
         "accent": conditioning.accent,
         "env": conditioning.env,
     }
-    return ", ".join(f"{name} {value}" for name, value in parts.items() if value)
+    return {name: value for name, value in parts.items() if value}
 
 
 def _shown(value: object) -> str:
-    """Short, and told apart from a text that says the same."""
+    """Short, for people; whether two facts differ is never told by how they are shown."""
+    if isinstance(value, dict):
+        value = ", ".join(f"{name} {each}" for name, each in value.items())
+    elif isinstance(value, tuple):
+        value = " / ".join(f"{turn.speaker}: {turn.text}" for turn in value)
     if value is None or value == "":
         return "not recorded" if value is None else "none"
     text = str(value)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from catalog.errors import one_line
 from jobs.cli_options import (
     DEFAULT_SLOTS,
     Place,
@@ -175,9 +176,10 @@ def rebuild(
     else:
         click.echo(headline(told))
         for each in told["failed"][:20]:
-            click.echo(f"failed {each['render']}: {each['code']}: {each['message']}", err=True)
+            told_failure = f"failed {each['render']}: {each['code']}: {each['message']}"
+            click.echo(one_line(told_failure), err=True)
         for key, why in list(told["not_renewed"].items())[:20]:
-            click.echo(f"not renewed {key}: {why}", err=True)
+            click.echo(one_line(f"not renewed {key}: {why}"), err=True)
     return result.exit_code
 
 
@@ -331,9 +333,9 @@ def _collect(store: Store, older_than_days: float, yes: bool, as_json: bool) -> 
         click.echo(json.dumps(told))
         return DONE
     for release in found.releases:
-        click.echo(f"release {release}")
+        click.echo(one_line(f"release {release}"))
     for key in found.objects:
-        click.echo(key)
+        click.echo(one_line(key))
     what = "removed" if yes else "could be removed, with --yes"
     click.echo(
         f"{store.address}: {len(found.releases)} releases and {len(found.objects)} objects, "
@@ -417,11 +419,11 @@ def verify(
         click.echo(json.dumps({**found.as_json(), "rerendered": rerendered}))
     else:
         for finding in found.findings:
-            click.echo(f"{finding.where}: {finding.code}: {finding.told}")
+            click.echo(one_line(f"{finding.where}: {finding.code}: {finding.told}"))
         for note in found.notes:
-            click.echo(f"note: {note}")
+            click.echo(one_line(f"note: {note}"))
         for each in again:
-            click.echo(f"{each.key}: {each.outcome}: {each.told}")
+            click.echo(one_line(f"{each.key}: {each.outcome}: {each.told}"))
         what = f"release {found.release}, " if found.release else ""
         count = len(found.findings)
         ended = f"{count} finding{'s' if count > 1 else ''}" if count else "all as recorded"

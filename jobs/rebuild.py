@@ -18,7 +18,7 @@ from catalog.publish_errors import PublishRaceError
 from catalog.records import voice_json
 from catalog.roster import Roster, read_records_of, read_roster
 from catalog.roster_files import Release
-from catalog.staleness import differences
+from catalog.staleness import State, Verdict, differences
 from catalog.store import Store, open_store
 from engine.pack import Pack
 from jobs.errors import DONE, INTERRUPTED, SOME_FAILED, OutputPlaceError
@@ -33,6 +33,8 @@ from jobs.roster_plan import (
     plan_roster,
     wanted_clips,
 )
+
+_KEPT_FOR_IDENTITY = "kept under another execution identity"
 
 _ROUNDS = 3
 """Times that a rebuild renders because what others published made more clips stale."""
@@ -94,7 +96,8 @@ class _Rebuild:
         self._pack: Pack = open_catalog_pack(self._loaded)
         self._out = options.render.out or str(MIRRORS / self._loaded.catalog.catalog)
         if "://" in self._out:
-            raise OutputPlaceError(f"--out {self._out}: a rebuild works in a folder; give one")
+            # Not shown: what stands before an @ may be credentials.
+            raise OutputPlaceError("--out: a rebuild works in a folder; give one")
         self._reading = open_for_reading(
             options.published, endpoint_url=options.render.endpoint_url
         )
@@ -128,6 +131,7 @@ class _Rebuild:
         return RebuildResult(first, exit_code, rendered, published, time.monotonic() - began)
 
     def _render(self, plan: RosterPlan) -> RenderResult:
+        self._require_other_place(plan)
         standing = plan.standing(self._options.policy)
         policy = self._options.policy
         render = replace(
@@ -142,6 +146,24 @@ class _Rebuild:
         for failure in result.counts.failures:
             self._failed[failure.render] = f"{failure.code}: {failure.message}"
         return result
+
+    def _require_other_place(self, plan: RosterPlan) -> None:
+        """Where the work folder is what is published, as plain files, a rendering writes over it:
+        readers would get half of it, and what nobody plans any more would go."""
+        place = self._options.published
+        if plan.roster.pointer is not None or "://" in place:
+            return
+        if Path(place).resolve() != Path(self._out).resolve():
+            return
+        # Of the whole catalog: a rendering of a part writes all records anew, too.
+        planned = {each.key for each in wanted_clips(self._loaded, self._pack, None)}
+        orphaned = plan.roster.records.clips.keys() - planned
+        if orphaned or any(each.state == State.STALE for each in plan.verdicts):
+            raise OutputPlaceError(
+                f"--out {self._out}: is the published folder, whose files a rendering would write "
+                f"over; give another --out, or make a release of them first: publish {place} "
+                f"{place}"
+            )
 
     def _ended(self, result: RenderResult) -> int:
         if result.interrupted:
@@ -201,14 +223,15 @@ class _Rebuild:
             and any(reason.fact == "audio" for reason in each.reasons)
         }
         failed = {
-            each.key: f"{each.state}, and could not be made: {self._failed[each.key]}"
+            each.key: self._why_failed(each, roster)
             for each in plan.verdicts
             if each.key in plan.to_render - made
         } | {
-            key: f"kept under another execution identity: {told}"
+            key: f"{_KEPT_FOR_IDENTITY}: {told}"
             for key, told in self._failed.items()
-            if key in published and key not in plan.to_render
+            if key in published and key not in plan.to_render | before.to_render
         }
+        still = self._still_not_renewed(plan)
         orphans = plan.orphans if self._options.remove_orphans else frozenset()
         return Choice(
             fresh=frozenset(made | remade),
@@ -217,5 +240,40 @@ class _Rebuild:
                 voice.name: voice_json(self._loaded.catalog, voice)
                 for voice in self._loaded.catalog.voices
             },
-            not_renewed={key: why for key, why in {**lost, **failed}.items() if key not in orphans},
+            not_renewed={
+                key: why
+                for key, why in {**still, **lost, **failed}.items()
+                if key not in orphans | made | remade
+            },
         )
+
+    def _why_failed(self, verdict: Verdict, roster: Roster) -> str:
+        """Why a clip could not be made; of one that went with its audio, what was told then."""
+        told = f", and could not be made: {self._failed[verdict.key]}"
+        before = roster.release.not_renewed.get(verdict.key, "") if roster.release else ""
+        is_known = verdict.state == State.MISSING and before.endswith(told)
+        return before if is_known else f"{verdict.state}{told}"
+
+    def _still_not_renewed(self, plan: RosterPlan) -> dict[str, str]:
+        """What the last release names and this plan does not judge again.
+
+        Those are clips that nobody looked at, those that are gone with their audio, and those kept
+        under another execution identity than the rest of their voice, which do not get stale by it.
+        """
+        told = plan.roster.release.not_renewed if plan.roster.release else {}
+        states = {each.key: each.state for each in plan.verdicts}
+        executions: dict[str, set[object]] = {}
+        for clip in plan.roster.records.clips.values() if told else ():
+            digest = (clip.record.execution or {}).get("digest")
+            executions.setdefault(clip.record.voice, set()).add(str(digest))
+        is_whole = self._options.policy.only is None
+        return {
+            key: why
+            for key, why in told.items()
+            if (key not in states and not (is_whole and self._options.remove_orphans))
+            or (
+                states.get(key) == State.CURRENT
+                and why.startswith(_KEPT_FOR_IDENTITY)
+                and len(executions.get(key.partition("/")[0], ())) > 1
+            )
+        }

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
+from catalog.errors import one_line
 from catalog.staleness import State, Verdict
 from jobs.errors import DONE
 from jobs.rebuild import RebuildOptions, RebuildResult
@@ -87,7 +88,7 @@ def summary_markdown(summary: dict[str, Any]) -> str:
     lines = [
         f"# {_title(summary)} {_code(summary['published'])}",
         "",
-        headline(summary) + ".",
+        _cell(headline(summary)) + ".",
         "",
         "| state | clips |",
         "| --- | --- |",
@@ -147,11 +148,12 @@ def _more(count: int) -> list[str]:
 
 def _code(text: str) -> str:
     """A code span that no text can leave."""
-    return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
+    return "`" + one_line(text).replace("`", "'").replace("|", "\\|") + "`"
 
 
 def _cell(text: str) -> str:
     """Text in a table, where it is neither markup nor another column."""
-    for char in "\\`*_[]<>|#":
+    text = one_line(text)
+    for char in "\\`*_[]<>|#&~":
         text = text.replace(char, "\\" + char)
-    return text.replace("\n", " ")
+    return text

@@ -16,7 +16,7 @@ from typing import Any
 
 from catalog.records import ClipRecord, tokens_sha256
 from engine.contracts.contract import Conditioning
-from engine.errors import EngineError
+from engine.errors import EngineError, ExecutionRefusedError
 from engine.events import FailureEvent, PassageEvent, PassageJob, WindowEvent
 from engine.execution import ExecutionConfig, ExecutionIdentity
 from engine.pack import Pack, bundled_packs, open_pack, verify_pack
@@ -100,6 +100,12 @@ def _incomparable(clip: ClipRecord, pack: Pack | None) -> str:
         return "its record does not say of which pack and conditioning it was made"
     if pack is None:
         return f"pack {clip.pack.name} with sha256 {clip.pack.sha256[:12]} is not here; give --pack"
+    if clip.pcm_sha256 is None:
+        return "its record has no pcm_sha256 that samples could be held against"
+    try:
+        _config(clip)
+    except (ExecutionRefusedError, TypeError) as error:
+        return f"its recorded execution cannot be asked for: {error}"
     if clip.algorithm_fingerprint != pack.algorithm_fingerprint:
         return (
             f"made under algorithm {clip.algorithm_fingerprint}, this version renders its pack "
@@ -116,7 +122,9 @@ def _config(clip: ClipRecord) -> ExecutionConfig:
     }
     if "matmul_tf32" in told:
         asked["allow_tf32"] = told["matmul_tf32"]
-    return ExecutionConfig(**asked)
+    config = ExecutionConfig(**asked)
+    hash(config)  # TypeError for a list where a word or a number belongs
+    return config
 
 
 def _run(
@@ -143,9 +151,21 @@ def _run(
                     outcome, told = compare(clip, event.pcm_sha256, tokens[event.key], identity)
                     done[event.key] = Rerendered(event.key, outcome, told)
                 elif isinstance(event, FailureEvent):
-                    told = f"it failed: {event.code}: {event.message}"
-                    done[event.key] = Rerendered(event.key, Outcome.DIFFERENT, told)
+                    done[event.key] = _failed(event, clips[event.key], identity)
     return list(done.values())
+
+
+def _failed(event: FailureEvent, clip: ClipRecord, here: ExecutionIdentity) -> Rerendered:
+    """A clip that cannot be made is another one only where it had to be made the same, and would
+    fail again."""
+    told = f"it failed: {event.code}: {event.message}"
+    recorded = dict(clip.execution or {})
+    if event.retryable:
+        return Rerendered(event.key, Outcome.INCOMPARABLE, told)
+    if recorded.get("digest") != here.digest():
+        told += f"; another execution identity: {_differing(recorded, asdict(here))}"
+        return Rerendered(event.key, Outcome.INCOMPARABLE, told)
+    return Rerendered(event.key, Outcome.DIFFERENT, told)
 
 
 def _job(key: str, clip: ClipRecord) -> PassageJob:
@@ -175,6 +195,11 @@ def compare(
     same_identity = recorded.get("digest") == here.digest()
     if pcm_sha256 == clip.pcm_sha256:
         return Outcome.BIT_IDENTICAL, f"pcm_sha256 {pcm_sha256[:12]} under exec[{here.digest()}]"
+    if not clip.windows and not same_identity:
+        return Outcome.INCOMPARABLE, (
+            "other samples, and the record has no windows whose tokens could be compared; "
+            f"another execution identity: {_differing(recorded, asdict(here))}"
+        )
     same_tokens = tokens == [window.tokens_sha256 for window in clip.windows]
     if same_identity:
         told = "the same tokens, other samples" if same_tokens else "other tokens"

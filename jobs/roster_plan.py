@@ -168,4 +168,4 @@ def _wanted(pack: Pack, render: Render) -> Wanted:
 def open_for_reading(uri: str, *, endpoint_url: str | None) -> Store:
     """A store that nothing is written to, so that it does not matter whether it minds conditions
     and the credentials need not allow any."""
-    return open_store(uri, endpoint_url=endpoint_url, unconditional=uri.startswith("s3:"))
+    return open_store(uri, endpoint_url=endpoint_url, unconditional=uri.lower().startswith("s3:"))

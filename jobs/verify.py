@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from catalog.errors import CatalogError, show
-from catalog.export import read_token_metadata, read_token_part
+from catalog.export import TokenRow, read_token_metadata, read_token_part
 from catalog.publish import releases_of
 from catalog.record_reading import Entry, parse_entries
-from catalog.records import ClipRecord, tokens_sha256
+from catalog.records import ClipRecord, WindowRecord, text_sha256, tokens_sha256
 from catalog.roster import (
     Roster,
     audio_faults,
@@ -25,9 +25,9 @@ from catalog.roster import (
     release_key,
     release_of,
 )
-from catalog.roster_files import RECORDS, RELEASE
+from catalog.roster_files import PAGE, RECORDS, RELEASE, id_of_release
 from catalog.store import Store
-from catalog.store_errors import ObjectMissingError
+from catalog.store_errors import ObjectCorruptError, ObjectMissingError, StoreKeyError
 
 _NAMED = 20
 """Orphaned objects that are named one by one; the rest are counted."""
@@ -142,13 +142,22 @@ def _release_files(store: Store, roster: Roster) -> Iterator[Finding]:
         except ObjectMissingError as error:
             yield Finding("file_missing", key, str(error))
             continue
+        except (ObjectCorruptError, StoreKeyError) as error:
+            yield Finding("file_altered", key, str(error))
+            continue
         if found != sha256:
             told = f"has sha256 {found[:12]}, the release says {sha256[:12]}"
             yield Finding("file_altered", key, told)
+    key = release_key(release.id, RELEASE)
+    if unnamed := [name for name in (*RECORDS, PAGE) if name not in release.files]:
+        yield Finding("file_altered", key, f"does not name {' and '.join(unnamed)}")
+    if release.id != id_of_release(release.number, release.files, release.not_renewed):
+        told = "its id is not that of its number, its files and what it could not renew"
+        yield Finding("file_altered", key, told)
     records = records_by_key(roster.records)
     if release.clips != len(records):
         told = f"the release says {release.clips} clips, its records are of {len(records)}"
-        yield Finding("count_differs", release_key(release.id, RELEASE), told)
+        yield Finding("count_differs", key, told)
     named = {clip.sha256 for clip in records.values()}
     for sha256 in sorted(named ^ release.objects.keys()):
         whose = "records name" if sha256 in named else "release names"
@@ -178,7 +187,7 @@ def _tokens(folder: Path, records: Mapping[str, ClipRecord], found: Verification
     if not parts:
         return
     recorded = {
-        (clip.voice, clip.passage, window.index, window.half): window.tokens_sha256
+        (clip.voice, clip.passage, window.index, window.half): window
         for clip in records.values()
         for window in clip.windows
     }
@@ -188,22 +197,34 @@ def _tokens(folder: Path, records: Mapping[str, ClipRecord], found: Verification
             place = (row.voice, row.passage, row.chunk_index, row.half)
             where = f"{row.voice}/{row.passage}"
             clip = records.get(where)
-            told = recorded.pop(place, None)
-            if clip is None or told is None:
+            window = recorded.pop(place, None)
+            if clip is None or window is None:
                 found.findings.append(
                     Finding("tokens_differ", where, f"{path.name} has a window of no record")
                 )
             elif clip.token_contract_fingerprint != contract:
                 told = f"{path.name} is under token contract {contract}, its record is not"
                 found.findings.append(Finding("tokens_differ", where, told))
-            elif tokens_sha256(row.tokens) != told:
-                told = f"{path.name}: the ids of chunk {row.chunk_index} are not those recorded"
+            elif what := _differing(row, window, is_dialogue=bool(clip.turns)):
+                told = f"{path.name}: {what} of chunk {row.chunk_index} not as recorded"
                 found.findings.append(Finding("tokens_differ", where, told))
             else:
                 found.windows += 1
     for voice, passage, index, _ in sorted(recorded):
         told = f"the ids of chunk {index} are in no part"
         found.findings.append(Finding("tokens_differ", f"{voice}/{passage}", told))
+
+
+def _differing(row: TokenRow, window: WindowRecord, *, is_dialogue: bool) -> str:
+    """What of a window is not as its record says; nothing where all of it is."""
+    if tokens_sha256(row.tokens) != window.tokens_sha256:
+        return "the ids"
+    if row.seed != window.seed:
+        return "the seed"
+    # The text of a dialogue is recorded with its marks and exported without them.
+    if not is_dialogue and text_sha256(row.text) != window.text_sha256:
+        return "the text"
+    return ""
 
 
 def _strays(folder: Path, records: Mapping[str, ClipRecord]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,16 @@ from catalog.collect import Collector
 from catalog.errors import CatalogError
 from catalog.folder_store import FolderStore
 from catalog.json_spans import elements
-from catalog.publish import Published, Source, require_objects, roll_back
+from catalog.publish import (
+    Choice,
+    Published,
+    Publisher,
+    Source,
+    copy_names,
+    require_objects,
+    roll_back,
+    utc,
+)
 from catalog.publish_errors import (
     NoSuchReleaseError,
     PublishConflictError,
@@ -27,9 +37,9 @@ from catalog.publish_errors import (
     PublishSourceError,
     RosterUnreadableError,
 )
-from catalog.publish_folder import open_source
+from catalog.publish_folder import facts_of_voices, open_source
 from catalog.roster import object_key, read_roster, release_key
-from catalog.roster_files import POINTER
+from catalog.roster_files import MAX_HISTORY, POINTER, pointer_bytes, read_pointer
 from catalog.store import Store
 from catalog.store_errors import StoreDeniedError, StoreError, StoreMissingBucketError
 from tests.outputs import NOW, publish, write_output
@@ -342,8 +352,6 @@ def test_a_release_that_readers_had_lately_is_kept(tmp_path: Path) -> None:
 
 
 def made_old(folder: Path, *, days: float) -> None:
-    import os
-
     for path in folder.rglob("*"):
         at_s = (NOW - timedelta(days=days)).timestamp()
         os.utime(path, (at_s, at_s))
@@ -445,3 +453,146 @@ def test_more_objects_than_a_page_of_a_listing(weed_s3: S3Server, tmp_path: Path
 def test_a_source_needs_its_file(tmp_path: Path) -> None:
     source = Source(tmp_path, open_source(write_output(tmp_path / "one", ONE)).records)
     assert source.audio("ann/short") == tmp_path / "audio/ann/short.flac"
+
+
+def renamed(folder: Path, *pairs: tuple[str, str]) -> Path:
+    """The same output, its records spelt otherwise."""
+    for name in ("provenance.json", "catalog.json"):
+        text = (folder / name).read_text(encoding="utf-8")
+        for old, new in pairs:
+            text = text.replace(old, new)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_a_copy_never_lies_where_another_file_does(tmp_path: Path) -> None:
+    """Records of others may name the release's own files, a folder, or one path for two clips."""
+    store = FolderStore(tmp_path / "published")
+    old = renamed(
+        write_output(tmp_path / "old", {"ann/short": b"old", "bob/long": b"bob"}),
+        ('"passage": "short"', '"passage": "old"'),
+        ('"short": {', '"old": {'),
+        ("audio/bob/long.flac", "Release.json"),
+    )
+    (old / "Release.json").write_bytes(b"bob")
+    publish(store, old, copies=True)
+    new = renamed(
+        write_output(tmp_path / "new", {"ann/short": b"new", "cat/x": b"cat", "dan/x": b"dan"}),
+        ("audio/cat/x.flac", "audio/ann"),
+        ("audio/dan/x.flac", "audio/ann/short.flac/more"),
+    )
+    records = open_source(new).records.clips
+    names = copy_names({key: clip.record for key, clip in records.items()})
+    assert names == {
+        "ann/short": "audio/ann/short.flac",
+        "cat/x": "audio/cat/x",
+        "dan/x": "audio/dan/x",
+    }
+    done = publish(store, write_output(tmp_path / "newer", {"ann/short": b"new"}), copies=True)
+    expected = {"audio/ann/short.flac": b"new", "audio/ann/old.flac": b"old"}
+    expected["audio/bob/long.json"] = b"bob"
+    for name, data in expected.items():
+        assert store.get(release_key(done.release.id, name)).data == data
+    assert whole(store).keys() == {"ann/short", "ann/old", "bob/long"}
+
+
+def test_publishing_a_folder_still_names_what_is_not_renewed(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path / "published")
+    one = write_output(tmp_path / "one", ONE)
+    source = open_source(one)
+    told = {"ann/long": "stale, and could not be made", "eve/long": "gone with its audio"}
+    about = facts_of_voices(source.records)
+    choice = Choice(frozenset(ONE), about=about, not_renewed=told)
+    publisher = Publisher(store, source, catalog="roster", algorithm_fingerprint="a" * 16)
+    publisher.publish(lambda roster: choice)
+    assert not publish(store, one).is_new
+    assert publish(store, write_output(tmp_path / "two", TWO)).release.not_renewed == told
+    assert publish(store, tmp_path / "two", remove_orphans=True).release.not_renewed == {
+        "ann/long": told["ann/long"]
+    }
+    three = write_output(tmp_path / "three", {**TWO, "ann/long": b"at last"})
+    assert publish(store, three).release.not_renewed == {}
+
+
+def test_a_longer_grace_period_does_not_bring_back_what_another_collection_takes(
+    tmp_path: Path,
+) -> None:
+    """The first one is still deleting when the second one begins."""
+    store = prepared(tmp_path / "published")
+    first = read_roster(store).release
+    assert first is not None
+    publish(store, tmp_path / "two")
+    later = datetime.now(UTC) + timedelta(days=3650)
+    slow = CountedStore(store)
+    slow.fails_at, slow.stays_dead = calls_until_delete(store, later), True
+    with pytest.raises(StoreError):
+        Collector(slow, timedelta(days=7), now=lambda: later).collect()
+    store.put(object_key("f" * 64), b"of a publisher that was killed")
+    old_s = (datetime.now(UTC) - timedelta(days=20000)).timestamp()
+    os.utime(tmp_path / "published" / object_key("f" * 64), (old_s, old_s))
+    longer = Collector(store, timedelta(days=9000), now=lambda: later)
+    assert first.id in longer.collect().kept_releases
+    with pytest.raises(NoSuchReleaseError, match="was collected"):
+        roll_back(store, first.id, now=NOW)
+
+
+def calls_until_delete(store: Store, later: datetime) -> int:
+    """The number of the first call that takes something away, found by one that never does."""
+    counted = CountedStore(store)
+    collector = Collector(counted, timedelta(days=7), now=lambda: later)
+    collector.find()
+    return len(counted.calls) + 2  # the pointer is swapped between
+
+
+def test_a_pointer_that_cannot_remember_the_grace_period_keeps_all(tmp_path: Path) -> None:
+    store = prepared(tmp_path / "published")
+    first = read_roster(store).release
+    assert first is not None
+    second = publish(store, tmp_path / "two").release
+    for _ in range(MAX_HISTORY // 2):
+        publish_pointer(store, "000001-0123456789ab")
+        publish_pointer(store, second.id)
+    made_old(tmp_path / "published", days=100)
+    collector = Collector(store, timedelta(days=7), now=lambda: NOW + timedelta(days=6))
+    assert collector.find().releases == ()
+    after = Collector(store, timedelta(days=7), now=lambda: NOW + timedelta(days=8))
+    assert first.id in after.find().releases
+
+
+def publish_pointer(store: Store, release: str) -> None:
+    """Only the pointer, as somebody who goes back and forth would leave it."""
+    stored = store.get(POINTER)
+    pointer = read_pointer(stored.data, POINTER).moved(release, utc(NOW))
+    assert store.compare_and_swap(POINTER, pointer_bytes(pointer), stored.etag)
+
+
+def test_a_publisher_whose_clock_is_slow_takes_nothing_from_readers(tmp_path: Path) -> None:
+    """It says that readers left the release long ago; the store knows when they got the next."""
+    store = prepared(tmp_path / "published")
+    releases = [read_roster(store).release]
+    for name, data in (("two", TWO), ("three", {**TWO, "bob/short": b"once more"})):
+        releases.append(publish(store, write_output(tmp_path / name, data)).release)
+    first, second, _ = [release.id for release in releases if release]
+    slow = store.get(POINTER).data.replace(b'"2030-', b'"2000-')
+    assert store.compare_and_swap(POINTER, slow, store.get(POINTER).etag)
+    today = datetime.now(UTC)
+    for path in (tmp_path / "published").rglob("*"):
+        if first in path.parts or (second in path.parts and path.name != "release.json"):
+            os.utime(path, (0, 0))
+    collector = Collector(store, timedelta(days=7), now=lambda: today)
+    assert collector.find().releases == ()
+    made_old(tmp_path / "published", days=365 * 10)
+    assert collector.find().releases == (first, second)
+
+
+@pytest.mark.parametrize("name", ["catalog.json", "provenance.json"])
+def test_nobody_goes_back_to_records_that_are_altered(tmp_path: Path, name: str) -> None:
+    store = prepared(tmp_path / "published")
+    first = read_roster(store).release
+    assert first is not None
+    publish(store, tmp_path / "two")
+    key = release_key(first.id, name)
+    store.put(key, store.get(key).data[:-2])
+    with pytest.raises(NoSuchReleaseError, match="is not what was published"):
+        roll_back(store, first.id, now=NOW)
+    assert whole(store) == TWO

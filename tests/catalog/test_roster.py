@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.canonical import canonical_text
+from catalog.errors import RecordsError, one_line
 from catalog.folder_store import FolderStore
-from catalog.json_spans import elements, indented, members, outdented
+from catalog.json_spans import elements, indented, members, outdented, values_at
 from catalog.publish import Choice, Publisher, Source
 from catalog.publish_errors import PublishSourceError, RosterUnreadableError
 from catalog.roster import Records, Roster, audio_faults, object_key, read_roster, release_key
@@ -246,3 +247,71 @@ def test_what_was_cut_out_is_spelt_as_if_it_stood_alone(value: Any) -> None:
     cut = members(members(whole)["a"])["b"]
     assert outdented(cut) == canonical_text(value)
     assert indented(canonical_text(value), 4) == cut
+
+
+def test_what_stood_around_several_clips_stays_around_each(tmp_path: Path) -> None:
+    """An entry that two clips shared is cut in two, and nothing that was said of both is lost."""
+    entry = roster_entry("ute", tmp_path, "audio/ute.opus")
+    entry["sample"] = {"short": entry["sample"], "long": {**entry["sample"], "text": "Es war."}}
+    write(tmp_path, "provenance.json", [entry], 1)
+    roster = publish(tmp_path, Choice(frozenset()))
+    assert roster.release is not None
+    key = release_key(roster.release.id, "provenance.json")
+    told = {each["passage"]: each for each in json.loads(FolderStore(tmp_path).get(key).data)}
+    assert told == {
+        passage: {**entry, "passage": passage, "sample": entry["sample"][passage]}
+        for passage in ("short", "long")
+    }
+
+
+@pytest.mark.parametrize("audio", ["a\nb/x.opus", "\ud800.opus", "a/.tmp-x/y.opus", "a\\b.opus"])
+def test_audio_that_no_object_can_be_is_unreadable(tmp_path: Path, audio: str) -> None:
+    """One such record is no reason to refuse the others, and is told on one line."""
+    entries = [
+        roster_entry("ute", tmp_path, "audio/ute.opus"),
+        roster_entry("uwe", tmp_path, "audio/uwe.opus"),
+    ]
+    entries[1]["sample"]["audio"] = audio
+    (tmp_path / "provenance.json").write_text(json.dumps(entries), encoding="utf-8")
+    roster = read_roster(FolderStore(tmp_path))
+    faults = audio_faults(FolderStore(tmp_path), roster, roster.records.clips, rehash=True)
+    assert {key: fault.state for key, fault in faults.items()} == {"uwe/sample": State.UNREADABLE}
+    assert faults["uwe/sample"].told == one_line(faults["uwe/sample"].told)
+    with pytest.raises(PublishSourceError):
+        Source(tmp_path, roster.records).audio("uwe/sample")
+
+
+def test_values_are_found_by_their_paths_in_one_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many clips a voice has, it is not cut up anew for each."""
+    samples = {f"p{n:03d}": {"seed": n} for n in range(200)}
+    text = json.dumps([{"name": "ann", "sample": samples, "sample_turbo": {"seed": 7}}])
+    (voice,) = elements(text)
+    cut: list[str] = []
+
+    def counted(text: str) -> dict[str, str]:
+        cut.append(text)
+        return members(text)
+
+    monkeypatch.setattr("catalog.json_spans.members", counted)
+    paths = [("sample", passage) for passage in samples] + [("sample_turbo",), ()]
+    found = list(values_at(voice, paths))
+    assert [json.loads(each) for each in found[:-2]] == list(samples.values())
+    assert found[-2:] == ['{"seed": 7}', voice]
+    assert len(cut) == 2
+
+
+def test_what_is_just_too_deep_is_refused_on_one_line(tmp_path: Path) -> None:
+    """What can be read may be too deep to be cut up further down the stack: no traceback."""
+    refused = []
+    for depth in range(900, 1010, 2):
+        folder = tmp_path / str(depth)
+        folder.mkdir()
+        voice = preview_voice("ute", folder)
+        voice["f0_hz"] = voice["sample"]["short"]["extra"] = "DEEP"
+        text = json.dumps([voice]).replace('"DEEP"', "[" * depth + "]" * depth)
+        (folder / "catalog.json").write_text(text, encoding="utf-8")
+        try:
+            publish(folder, Choice(frozenset()))
+        except RecordsError as error:
+            refused.append(str(error))
+    assert all("nested too deeply" in told for told in refused)

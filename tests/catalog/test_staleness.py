@@ -135,3 +135,13 @@ def test_missing_and_orphaned() -> None:
     }
     assert [each.key for each in judge([WANTED], others, {}, orphans=False)] == ["ann/short"]
     assert {each.state for each in found} & TO_RENDER == {State.MISSING}
+
+
+def test_what_looks_the_same_is_not_the_same() -> None:
+    """A text may spell what stands between two turns, and a style what stands between two facts."""
+    one = (TurnRecord("slt", "Yes. / rms: No."),)
+    two = (TurnRecord("slt", "Yes."), TurnRecord("rms", "No."))
+    assert facts(replace(CLIP, turns=one), replace(WANTED, turns=two)) == ["turns"]
+    joined = ConditioningRecord("slt, style calm", "en")
+    apart = replace(WANTED, conditioning=ConditioningRecord("slt", "en", "calm"))
+    assert facts(replace(CLIP, conditioning=joined), apart) == ["conditioning"]

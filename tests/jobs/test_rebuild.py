@@ -14,9 +14,11 @@ from catalog.folder_store import FolderStore
 from catalog.publish_errors import PublishRaceError
 from catalog.roster import object_key, read_roster
 from catalog.staleness import State
+from jobs.errors import OutputPlaceError
 from jobs.rebuild import RebuildResult
 from jobs.rebuild_summary import headline, summary_json, summary_markdown
 from tests.fakes import NULL_IDENTITY, InProcessFleet
+from tests.outputs import publish
 from tests.rosters import Lab, Voice, entries, failing, lab_of
 
 OTHER_IDENTITY = replace(NULL_IDENTITY, capability="another")
@@ -373,3 +375,114 @@ def test_a_rendered_folder_is_a_roster_and_becomes_one_of_releases(tmp_path: Pat
     assert result.published is not None
     assert fresh_of(result) == set()
     assert entries(FolderStore(tmp_path / "work")) == entries(FolderStore(tmp_path / "elsewhere"))
+
+
+def not_renewed_of(lab: Lab) -> dict[str, str]:
+    release = read_roster(store_of(lab)).release
+    assert release is not None
+    return release.not_renewed
+
+
+def test_what_was_not_renewed_stays_named_by_who_does_not_look_at_it(lab: Lab) -> None:
+    lab.texts["short"] = "Good evening."
+    lab.rebuild(fleet=failing("v02/short"), partial=True)
+    told = not_renewed_of(lab)
+    assert told.keys() == {"v02/short"}
+    assert lab.rebuild(only="v01/*", fleet=no_fleet).published is None
+    lab.texts["long"] = "Somebody answered."
+    lab.rebuild(only="v01/*")
+    assert not_renewed_of(lab) == told
+    lab.rebuild(only="v02/*", fleet=failing("v02/short"), partial=True)
+    assert not_renewed_of(lab) == told
+    lab.texts["short"] = "Good night."
+    lab.rebuild()
+    assert not_renewed_of(lab) == {}
+
+
+def test_a_clip_that_went_with_its_audio_is_named_once_and_written_once(lab: Lab) -> None:
+    sha256 = read_roster(store_of(lab)).records.clips["v11/long"].record.sha256
+    (Path(lab.published) / object_key(sha256)).unlink()
+    del lab.voices["v11"]
+    assert lab.rebuild(fleet=no_fleet).published is not None
+    assert not_renewed_of(lab).keys() == {"v11/long"}
+    assert lab.rebuild(fleet=no_fleet).published is None
+    assert lab.rebuild(fleet=no_fleet, remove_orphans=True).published is not None
+    assert not_renewed_of(lab) == {}
+
+
+def test_a_clip_kept_under_another_identity_stays_named_while_it_is(lab: Lab) -> None:
+    lab.texts["short"] = "Good evening."
+    other = partial(
+        InProcessFleet,
+        identities=[OTHER_IDENTITY],
+        plan=lambda worker, job: "no_speech" if job.key == "v00/long" else None,
+    )
+    assert lab.rebuild(fleet=other, partial=True).exit_code == 3
+    assert "another execution identity" in not_renewed_of(lab)["v00/long"]
+    assert lab.rebuild(fleet=no_fleet).published is None
+    lab.texts["long"] = "Somebody answered."
+    lab.rebuild(fleet=partial(InProcessFleet, identities=[OTHER_IDENTITY]))
+    assert not_renewed_of(lab) == {}
+
+
+def test_a_failure_that_somebody_else_made_good_is_not_told_of(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """We could not make it and lost the race: the winner's clip is current."""
+    lab.texts["short"] = "Good evening."
+    theirs = replace_folder(lab, "theirs")
+    once: list[RebuildResult] = []
+
+    def faster(*_: object, **__: object) -> None:
+        if not once:
+            once.append(theirs.rebuild(only="v02/short"))
+
+    interpose(monkeypatch, faster)
+    lab.rebuild(fleet=failing("v02/short"), partial=True)
+    assert not_renewed_of(lab) == {}
+
+
+def test_a_rendering_does_not_write_over_what_is_published_as_plain_files(tmp_path: Path) -> None:
+    """The work folder itself, before it has a release: orphans would go, and readers get half."""
+    lab = lab_of(tmp_path, str(tmp_path / "work"), voices=2)
+    replace(lab, published=str(tmp_path / "elsewhere")).rebuild()
+    before = {path: path.read_bytes() for path in (tmp_path / "work").glob("*.json")}
+    lab.texts["short"] = "Good evening."
+    with pytest.raises(OutputPlaceError, match="make a release of them first"):
+        lab.rebuild()
+    lab.texts["short"] = "Good morning."
+    lab.texts["new"] = "One more."
+    del lab.voices["v01"]
+    with pytest.raises(OutputPlaceError, match="make a release of them first"):
+        lab.rebuild(only="v00/new")  # it would leave no record of v01
+    assert {path: path.read_bytes() for path in before} == before
+    publish(store_of(lab), tmp_path / "work")
+    assert lab.rebuild().exit_code == 0
+    assert len(entries(store_of(lab))) == 5
+
+
+def test_a_first_rebuild_into_its_own_work_folder_goes_on_after_a_failure(tmp_path: Path) -> None:
+    lab = lab_of(tmp_path, str(tmp_path / "work"), voices=2)
+    assert lab.rebuild(fleet=failing("v01/short")).exit_code == 3
+    lab.texts = {"short": lab.texts["short"], "long": lab.texts["long"], "new": "One more."}
+    assert lab.rebuild(fleet=failing("v01/short"), partial=True).exit_code == 3
+    assert len(entries(store_of(lab))) == 5
+
+
+@pytest.mark.parametrize("harm", ["missing", "shorter"])
+def test_a_failing_clip_whose_audio_is_gone_is_published_without_once(lab: Lab, harm: str) -> None:
+    """It goes by name; the next night nothing is new, although it is missing by then."""
+    sha256 = read_roster(store_of(lab)).records.clips["v04/long"].record.sha256
+    path = Path(lab.published) / object_key(sha256)
+    if harm == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    (lab.folder / "work").rename(lab.folder / "gone")
+    fleet = failing("v04/long")
+    first = lab.rebuild(fleet=fleet, partial=True)
+    assert (first.exit_code, "v04/long" in entries(store_of(lab))) == (3, False)
+    told = not_renewed_of(lab)
+    assert "no_speech" in told["v04/long"]
+    again = lab.rebuild(fleet=fleet, partial=True)
+    assert (again.exit_code, again.published, not_renewed_of(lab)) == (3, None, told)

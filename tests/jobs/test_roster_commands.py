@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -256,3 +257,43 @@ def test_a_server_without_conditions_is_refused_until_told(
             lab.rebuild()
         assert lab.rebuild(unconditional_writes=True).exit_code == 0
         assert lab.rebuild().published is None
+
+
+def test_what_a_record_says_cannot_write_on_the_terminal(lab: Lab, loudkit: Command) -> None:
+    """Nor be another line, column or link of the page for people."""
+    nasty = "audio/\u202e\x1b[31m\nv00/short: current|<b>.flac"
+    for name in ("catalog.json", "provenance.json"):
+        path = lab.folder / "work" / name
+        text = path.read_text(encoding="utf-8")
+        told = text.replace('"audio/v00/short.flac"', json.dumps(nasty))
+        path.write_text(told, encoding="utf-8")
+    found = loudkit("verify", "work")
+    assert found.exit_code == 3
+    assert all(char not in found.stdout for char in "\u202e\x1b")
+    assert "v00/short: current|" not in [line[:19] for line in found.stdout.splitlines()]
+    listed = loudkit("plan", str(lab.write()), "--published", "work")
+    assert all(char not in listed.stdout for char in "\u202e\x1b")
+    options = lab.options()
+    result = replace(lab, published=str(lab.folder / "work")).rebuild()
+    page = summary_markdown(summary_json(options, result))
+    rows = [line for line in page.splitlines() if line.startswith("| `v00/short`")]
+    assert len(rows) == 1
+    assert rows[0].count("|") - rows[0].count("\\|") == 4
+    assert all(char not in page for char in "\u202e\x1b")
+
+
+def test_credentials_in_an_address_are_not_shown(lab: Lab, loudkit: Command) -> None:
+    catalog = str(lab.write())
+    place = "s3://AKIAKEY:hunter2@bucket/roster"
+    for command in (
+        ("rebuild", catalog, "--published", lab.published, "--out", place),
+        ("rebuild", catalog, "--published", place, "--out", "work"),
+        ("verify", place),
+        ("publish", "work", place),
+        ("plan", catalog, "--published", place),
+    ):
+        told = loudkit(*command)
+        assert told.exit_code == 2, command
+        assert len(told.stderr.strip().splitlines()) == 1, told.stderr
+        assert "hunter2" not in told.stdout + told.stderr
+        assert "AKIAKEY" not in told.stdout + told.stderr

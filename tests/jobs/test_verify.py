@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from catalog.export import read_token_metadata, read_token_part, write_token_parts
 from catalog.folder_store import FolderStore
 from catalog.roster import object_key, read_roster, records_by_key, release_key
 from engine.events import Event, PassageEvent
@@ -288,3 +289,82 @@ def test_clips_of_the_real_engine_are_bit_identical(
     told = loudkit("verify", "work", "--rerender", "9")
     assert told.exit_code == 4
     assert "v00/short: different" in told.stdout
+
+
+def test_samples_that_no_record_speaks_of_cannot_be_compared(lab: Lab) -> None:
+    """Neither is called different: there is nothing that they could differ from."""
+    clips = records_by_key(read_roster(FolderStore(Path(lab.published))).records)
+    silent = {key: replace(clip, pcm_sha256=None) for key, clip in clips.items()}
+    done = rerender(silent, slots=4, fleet=InProcessFleet)
+    assert {(each.outcome, "pcm_sha256" in each.told) for each in done} == {
+        (Outcome.INCOMPARABLE, True)
+    }
+    clip = replace(clips["v00/short"], windows=(), execution={"digest": "0" * 16})
+    outcome, told = compare(clip, "0" * 64, ["1" * 64], NULL_IDENTITY)
+    assert (outcome, "has no windows" in told) == (Outcome.INCOMPARABLE, True)
+
+
+@pytest.mark.parametrize("execution", [{"dtype": []}, {"threads": "many"}, {"device": "abacus"}])
+def test_an_execution_that_is_none_cannot_be_compared(
+    lab: Lab, execution: dict[str, object]
+) -> None:
+    clips = records_by_key(read_roster(FolderStore(Path(lab.published))).records)
+    odd = {key: replace(clip, execution=execution) for key, clip in clips.items()}
+    done = rerender(odd, slots=4, fleet=InProcessFleet)
+    assert {each.outcome for each in done} == {Outcome.INCOMPARABLE}
+
+
+def test_a_failure_under_another_identity_says_nothing_of_the_clip(lab: Lab) -> None:
+    """Exit code 4 is for a clip that had to come out the same, and for no other."""
+
+    def plan(worker: Any, job: Any) -> str | None:
+        return "no_speech" if job.key == "v01/short" else None
+
+    elsewhere = replace(NULL_IDENTITY, torch="2.99")
+    outcome, told = again(lab, plan=plan, identities=[elsewhere])["v01/short"]
+    assert (outcome, "no_speech" in told) == (Outcome.INCOMPARABLE, True)
+    assert "torch none there, 2.99 here" in told
+
+
+def change_release(lab: Lab, change: Callable[[Any], None]) -> str:
+    """The key of a release.json that now says something else."""
+    store = FolderStore(Path(lab.published))
+    release = read_roster(store).release
+    assert release is not None
+    key = release_key(release.id, "release.json")
+    edit(Path(lab.published) / key, change)
+    return key
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda told: told.update(number=told["number"] + 1),
+        lambda told: told["files"].pop("provenance.json"),
+        lambda told: told["files"].update({"../../x": "0" * 64}),
+        lambda told: told["not_renewed"].update({"v00/short": "stale"}),
+    ],
+)
+def test_a_release_that_lies_is_found(lab: Lab, change: Callable[[Any], None]) -> None:
+    """Its id is over its number, its files and what it could not renew."""
+    key = change_release(lab, change)
+    assert ("file_altered", key) in codes(verified(Path(lab.published)))
+
+
+def test_tokens_of_another_seed_or_text_are_found(lab: Lab) -> None:
+    work = lab.folder / "work"
+    (part,) = (work / "tokens").glob("part-*.parquet")
+    contract = read_token_metadata(part)
+    fingerprint = contract["token_contract_fingerprint"]
+    rows = list(read_token_part(part, token_contract_fingerprint=fingerprint))
+    for at, changed in ((0, {"seed": rows[0].seed + 1}), (1, {"text": "Other words."})):
+        told = [replace(row, **changed) if n == at else row for n, row in enumerate(rows)]
+        write_token_parts(
+            work / "tokens",
+            iter(told),
+            algorithm_fingerprint=contract["algorithm_fingerprint"],
+            token_contract_fingerprint=fingerprint,
+            pack_sha256=contract["pack_sha256"],
+        )
+        where = f"{rows[at].voice}/{rows[at].passage}"
+        assert codes(verified(work)) == [("tokens_differ", where)]
