@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from catalog.publish import swap_pointer, utc
 from catalog.publish_errors import NoSuchReleaseError, PublishRaceError
+from catalog.releases import swap_pointer, utc
 from catalog.roster import Roster, object_key, read_roster, release_key, release_of
 from catalog.roster_files import POINTER, RELEASE, Pointer
 from catalog.store import ObjectFacts, Store

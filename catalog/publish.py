@@ -9,24 +9,22 @@ winner published.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import count
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from catalog.canonical import JsonObject
 from catalog.errors import RecordsError, show
-from catalog.names import folded
 from catalog.publish_errors import (
-    NoSuchReleaseError,
     PublishRaceError,
     PublishSourceError,
-    RosterUnreadableError,
 )
 from catalog.records import ClipRecord
+from catalog.release_copies import copy_names
 from catalog.release_text import ReleaseRecords
+from catalog.releases import moved, require_objects, swap_pointer, utc
 from catalog.roster import (
     PublishedClip,
     Records,
@@ -40,15 +38,10 @@ from catalog.roster import (
 )
 from catalog.roster_files import (
     PAGE,
-    POINTER,
-    RECORDS,
     RELEASE,
-    Pointer,
     Release,
     id_of_release,
-    pointer_bytes,
     release_bytes,
-    require_release_id,
 )
 from catalog.site import build_page
 from catalog.store import Content, Store, is_key
@@ -158,15 +151,17 @@ class Publisher:
     def _release(
         self, roster: Roster, records: ReleaseRecords, choice: Choice
     ) -> tuple[Release, dict[str, bytes]]:
+        number = roster.pointer.number + 1 if roster.pointer else 1
+        published_at = utc(self.now())
+        edition = f"Release {number} of {published_at[:10]}"
         page = build_page(
-            records.listing(self.catalog, self.algorithm_fingerprint, choice.not_renewed)
+            records.listing(self.catalog, self.algorithm_fingerprint, edition, choice.not_renewed)
         )
         files = {
             "catalog.json": records.catalog_json(),
             "provenance.json": records.provenance_json(),
             PAGE: b"".join(page),
         }
-        number = roster.pointer.number + 1 if roster.pointer else 1
         clips = {key: clip.record for key, clip in records.clips.items()}
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
         if self.copies:
@@ -176,7 +171,7 @@ class Publisher:
             id=id_of_release(number, hashes, choice.not_renewed),
             number=number,
             parent=roster.pointer.release if roster.pointer else None,
-            published_at=utc(self.now()),
+            published_at=published_at,
             tool=f"loudkit-batch {version('loudkit-batch')}",
             catalog=self.catalog,
             algorithm_fingerprint=self.algorithm_fingerprint,
@@ -293,126 +288,6 @@ def merged(roster: Roster, source: Records, choice: Choice) -> ReleaseRecords:
     clips = {key: clip for key, clip in roster.records.clips.items() if key not in choice.removed}
     clips |= {key: source.clips[key] for key in sorted(choice.fresh)}
     return ReleaseRecords(clips, roster.records.voices, choice.about)
-
-
-def roll_back(store: Store, release_id: str, *, now: datetime) -> Pointer:
-    """Point readers to an older release, which must be whole.
-
-    Raises NoSuchReleaseError, PublishRaceError and what the store raises.
-    """
-    require_release_id(release_id, "--rollback")
-    roster = read_roster(store)
-    if roster.pointer is None:
-        raise NoSuchReleaseError(f"{store.address}: nothing has been published here")
-    if roster.pointer.release == release_id:
-        return roster.pointer
-    if release_id in roster.pointer.collected:
-        raise NoSuchReleaseError(f"{store.address}: release {release_id} was collected")
-    try:
-        release = release_of(store, release_id)
-    except RosterUnreadableError as error:
-        listed = ", ".join(releases_of(store)) or "none"
-        raise NoSuchReleaseError(f"{error}; there are: {listed}") from None
-    require_objects(store, release)
-    _require_records(store, release)
-    pointer = moved(roster, release_id, utc(now))
-    if not swap_pointer(store, roster, pointer):
-        raise PublishRaceError(
-            f"{store.address}: somebody published meanwhile; look again, and roll back again"
-        )
-    return pointer
-
-
-def releases_of(store: Store) -> list[str]:
-    """The ids of the releases that say what they are, the oldest first."""
-    suffix = f"/{RELEASE}"
-    keys = (facts.key for facts in store.list("releases/"))
-    return [key.split("/")[1] for key in keys if key.endswith(suffix) and key.count("/") == 2]
-
-
-def moved(roster: Roster, release_id: str, at: str) -> Pointer:
-    """The pointer that leads to a release, after the one there is."""
-    if roster.pointer is None:
-        return Pointer(number=1, release=release_id, swapped_at=at)
-    return roster.pointer.moved(release_id, at)
-
-
-def swap_pointer(store: Store, roster: Roster, pointer: Pointer) -> bool:
-    """Swap the pointer if it is still the one in `roster`; False for a lost race."""
-    return store.compare_and_swap(POINTER, pointer_bytes(pointer), roster.etag) is not None
-
-
-def require_objects(store: Store, release: Release) -> None:
-    """That all that a release names is there, of the right size. Raises NoSuchReleaseError."""
-    sizes = sizes_of(store, [object_key(sha256) for sha256 in release.objects])
-    files = {facts.key for facts in store.list(release_key(release.id, ""))}
-    wrong = [
-        object_key(sha256)
-        for sha256, size in release.objects.items()
-        if sizes.get(object_key(sha256)) != size
-    ]
-    wrong += [
-        release_key(release.id, name)
-        for name in release.files
-        if release_key(release.id, name) not in files
-    ]
-    if wrong:
-        raise NoSuchReleaseError(
-            f"{store.address}: release {release.id} is not whole: {wrong[0]} is missing or of "
-            f"another size{f', and {len(wrong) - 1} more' if wrong[1:] else ''}"
-        )
-
-
-def _require_records(store: Store, release: Release) -> None:
-    """That its records are those that it was published with: without them nobody can read it.
-    Raises NoSuchReleaseError."""
-    for name in RECORDS:
-        key = release_key(release.id, name)
-        if hashlib.sha256(store.get(key).data).hexdigest() != release.files.get(name):
-            raise NoSuchReleaseError(f"{store.address}: {key} is not what was published")
-
-
-def copy_names(clips: Mapping[str, ClipRecord]) -> dict[str, str]:
-    """Where each clip lies in its release under its own name: at the path of its record, or, where
-    that leads out, or belongs to another clip or to a file of the release, at one like ours.
-
-    Of two clips that want one place, the one whose voice and passage it is named after has it.
-    """
-    taken = dict.fromkeys(map(folded, (*RECORDS, PAGE, RELEASE)), "")
-    folders: set[str] = set()
-    names: dict[str, str] = {}
-
-    def fits(name: str, sha256: str) -> bool:
-        """A key is no folder of others, and one name is of one content in every file system."""
-        if not is_key(name):
-            return False
-        place = PurePosixPath(folded(name))
-        is_free = taken.get(str(place), sha256) == sha256 and str(place) not in folders
-        return is_free and not any(str(folder) in taken for folder in place.parents)
-
-    for key in sorted(clips, key=lambda key: (clips[key].audio_key != _own_name(clips[key]), key)):
-        sha256 = clips[key].sha256
-        name = next(name for name in _names(clips[key]) if fits(name, sha256))
-        names[key] = name
-        taken[folded(name)] = sha256
-        folders |= {str(folder) for folder in PurePosixPath(folded(name)).parents}
-    return names
-
-
-def _names(clip: ClipRecord) -> Iterator[str]:
-    """Where a copy may lie, the best place first."""
-    yield clip.audio_key or _own_name(clip)
-    yield _own_name(clip)
-    yield from (f"audio-{number}/{clip.sha256}" for number in count(2))
-
-
-def _own_name(clip: ClipRecord) -> str:
-    return f"audio/{clip.key}{PurePosixPath(clip.audio).suffix}"
-
-
-def utc(at: datetime) -> str:
-    """`2026-11-30T02:36:00Z`."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _says_the_same(old: Release, new: Release) -> bool:

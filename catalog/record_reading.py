@@ -7,11 +7,10 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import TypeVar
 
 from catalog.errors import RecordsError, show
-from catalog.files import UnreadableFile, read_bounded, utf8_text
+from catalog.files import UnreadableFile, utf8_text
 from catalog.json_spans import elements
 from catalog.names import name_fault
 from catalog.records import (
@@ -25,24 +24,11 @@ from catalog.records import (
 )
 from catalog.schema import MAX_SEED
 
-MAX_RECORDS_BYTES = 2**30
 SOLE_PASSAGE = "sample"
 """Passage id of a clip whose record names none: a voice with a single `sample`."""
 
 _HEX = re.compile(r"[0-9a-f]+")
 _T = TypeVar("_T")
-
-
-def read_records(path: str | Path) -> tuple[ClipRecord, ...]:
-    """The clips of a catalog.json or provenance.json, in file order.
-
-    Unknown fields of a `sample` are kept in `extra`. Raises RecordsError naming the field.
-    """
-    try:
-        data = read_bounded(Path(path), limit_bytes=MAX_RECORDS_BYTES)
-    except UnreadableFile as error:
-        raise RecordsError(f"{path}: {error.reason}") from None
-    return parse_records(data, str(path))
 
 
 def parse_records(data: bytes, where: str) -> tuple[ClipRecord, ...]:

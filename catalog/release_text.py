@@ -46,7 +46,7 @@ class ReleaseRecords:
         return _list(self._voices().values())
 
     def listing(
-        self, name: str, algorithm_fingerprint: str, not_renewed: Iterable[str] = ()
+        self, name: str, algorithm_fingerprint: str, edition: str, not_renewed: Iterable[str]
     ) -> Listing:
         """What the page shows, from where a release has its page."""
         return listing_of(
@@ -54,6 +54,7 @@ class ReleaseRecords:
             name=name,
             algorithm_fingerprint=algorithm_fingerprint,
             audio_url=by_sha256("../../objects/"),
+            edition=edition,
             states=dict.fromkeys(not_renewed, STALE),
         )
 

@@ -30,6 +30,9 @@ from catalog.staleness import AudioFault, State
 from catalog.store import Store, is_key
 from catalog.store_errors import ObjectCorruptError, ObjectMissingError, StoreKeyError
 
+MAX_RECORDS_BYTES = 2**28
+"""Of a file of records: more than a hundred thousand clips."""
+
 THREADS = 8
 """Objects on their way at once; a store is waited for more than it works."""
 
@@ -138,7 +141,8 @@ def read_records_of(store: Store, folder: str, *, required: bool) -> Records:
     for name in ("provenance.json", "catalog.json"):
         key = folder + name
         try:
-            found[name] = parse_entries(store.get(key).data, f"{store.address}/{key}")
+            data = _bounded(store, key)
+            found[name] = parse_entries(data, f"{store.address}/{key}")
         except ObjectMissingError as error:
             if required:
                 raise RosterUnreadableError(f"{error}; the release is not whole") from None
@@ -148,6 +152,18 @@ def read_records_of(store: Store, folder: str, *, required: bool) -> Records:
         raise RecordsError(
             f"{store.address}/{folder}: a record is nested too deeply to be copied"
         ) from None
+
+
+def _bounded(store: Store, key: str) -> bytes:
+    """A file of records, which is held in memory. Raises RecordsError, ObjectMissingError."""
+    sizes = (facts.size_bytes for facts in store.list(key) if facts.key == key)
+    size = next(sizes, 0)
+    if size > MAX_RECORDS_BYTES:
+        raise RecordsError(
+            f"{store.address}/{key}: has {size:,} bytes, a roster's records at most "
+            f"{MAX_RECORDS_BYTES:,}; a corpus of that size is rendered with --out, not published"
+        )
+    return store.get(key).data
 
 
 def merge_records(catalog: Iterable[Entry], provenance: Iterable[Entry]) -> Records:

@@ -232,7 +232,7 @@ def publish(
     _require_publish_usage(places, rollback, gc, older_than, yes)
     store = open_store(places[-1], endpoint_url=endpoint_url, unconditional=unconditional_writes)
     if rollback is not None:
-        from catalog.publish import roll_back
+        from catalog.releases import roll_back
 
         pointer = roll_back(store, rollback, now=datetime.now(UTC))
         told = {"event": "rollback", "published": store.address, "release": pointer.release}

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from catalog.errors import CatalogError, show
 from catalog.export import TokenRow, read_token_metadata, read_token_part
-from catalog.publish import releases_of
 from catalog.record_reading import Entry, parse_entries
 from catalog.records import ClipRecord, WindowRecord, text_sha256, tokens_sha256
+from catalog.releases import releases_of
 from catalog.roster import (
     Roster,
     audio_faults,

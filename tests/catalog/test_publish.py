@@ -25,10 +25,6 @@ from catalog.publish import (
     Published,
     Publisher,
     Source,
-    copy_names,
-    require_objects,
-    roll_back,
-    utc,
 )
 from catalog.publish_errors import (
     NoSuchReleaseError,
@@ -38,6 +34,8 @@ from catalog.publish_errors import (
     RosterUnreadableError,
 )
 from catalog.publish_folder import facts_of_voices, open_source
+from catalog.release_copies import copy_names
+from catalog.releases import require_objects, roll_back, utc
 from catalog.roster import object_key, read_roster, release_key
 from catalog.roster_files import MAX_HISTORY, POINTER, pointer_bytes, read_pointer
 from catalog.store import Store

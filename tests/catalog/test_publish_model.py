@@ -18,8 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from catalog.collect import Collector
 from catalog.errors import CatalogError
-from catalog.publish import Publisher, require_objects, roll_back
+from catalog.publish import Publisher
 from catalog.publish_folder import FolderChoice, facts_of_voices, newest_algorithm, open_source
+from catalog.releases import require_objects, roll_back
 from catalog.roster import object_key, read_records_of, read_roster, release_key, release_of
 from catalog.store_errors import StoreError
 from tests.memory_store import MemoryStore

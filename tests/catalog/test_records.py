@@ -21,7 +21,7 @@ from catalog.canonical import canonical_json
 from catalog.errors import RecordsError, WriteFailedError
 from catalog.files import write_atomic, write_atomic_stream
 from catalog.loader import LoadedCatalog, load_catalog
-from catalog.record_reading import SOLE_PASSAGE, parse_records, read_records
+from catalog.record_reading import SOLE_PASSAGE, parse_records
 from catalog.records import (
     ClipRecord,
     ConditioningRecord,
@@ -169,8 +169,7 @@ def test_provenance_json_tells_how_each_clip_was_made() -> None:
 def test_records_come_back_as_they_were(loaded: LoadedCatalog, tmp_path: Path) -> None:
     catalog_json = canonical_json(catalog_list(loaded, FOUR))
     provenance_json = canonical_json(provenance_list(FOUR))
-    write_atomic(tmp_path / "out" / "provenance.json", provenance_json)
-    clips = read_records(tmp_path / "out" / "provenance.json")
+    clips = parse_records(provenance_json, "provenance.json")
     assert sorted(clips, key=lambda each: each.key) == sorted(FOUR, key=lambda each: each.key)
     assert canonical_json(provenance_list(clips)) == provenance_json
     again = parse_records(catalog_json, "catalog.json")
@@ -389,13 +388,6 @@ def test_one_clip_recorded_twice_is_refused() -> None:
     entry = provenance_list([clip()])[0]
     with pytest.raises(RecordsError, match=r'\[1\]: clip "slt/short" is recorded twice'):
         parse_records(json.dumps([entry, entry]).encode(), "p")
-
-
-def test_records_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(RecordsError, match="no such file"):
-        read_records(tmp_path / "catalog.json")
-    with pytest.raises(RecordsError, match="is a folder, expected a file"):
-        read_records(tmp_path)
 
 
 @settings(deadline=None, derandomize=True, max_examples=300)

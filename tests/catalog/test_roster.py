@@ -192,6 +192,15 @@ def test_kept_audio_that_is_altered_is_not_published(tmp_path: Path) -> None:
     assert not FolderStore(tmp_path).exists(POINTER)
 
 
+def test_records_that_do_not_fit_in_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.roster.MAX_RECORDS_BYTES", 100)
+    write(tmp_path, "catalog.json", [preview_voice("ute", tmp_path)], 2)
+    with pytest.raises(RecordsError, match="a roster's records at most 100; a corpus"):
+        read_roster(FolderStore(tmp_path))
+
+
 def test_an_empty_place_is_an_empty_roster(tmp_path: Path) -> None:
     assert read_roster(FolderStore(tmp_path / "none")).records.clips == {}
 

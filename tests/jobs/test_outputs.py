@@ -19,7 +19,7 @@ from catalog.canonical import canonical_json
 from catalog.errors import RecordsError, WriteFailedError
 from catalog.export import read_token_part
 from catalog.loader import LoadedCatalog, load_catalog
-from catalog.record_reading import read_records
+from catalog.record_reading import parse_records
 from catalog.renders import Render
 from engine.pack import Pack, open_pack
 from jobs.errors import LedgerError
@@ -122,7 +122,7 @@ def test_the_files_hold_every_clip_that_is_there(
 ) -> None:
     out = tmp_path / "out"
     assert write(out, loaded, starter, InventedHistory(missing=frozenset({"ann/one"}))) == 9
-    clips = read_records(out / "provenance.json")
+    clips = parse_records((out / "provenance.json").read_bytes(), "p")
     assert [clip.key for clip in clips] == [
         *("ann/Three", "ann/ten", "ann/two", "ann/é"),
         *("bob/Three", "bob/one", "bob/ten", "bob/two", "bob/é"),

@@ -12,6 +12,7 @@ import pytest
 
 from catalog.folder_store import FolderStore
 from catalog.publish_errors import PublishRaceError
+from catalog.releases import swap_pointer
 from catalog.roster import object_key, read_roster
 from catalog.staleness import State
 from jobs.errors import OutputPlaceError
@@ -350,9 +351,7 @@ def replace_folder(lab: Lab, name: str) -> Lab:
 
 def interpose(monkeypatch: pytest.MonkeyPatch, before: Callable[[], None]) -> None:
     """Have something happen just before the pointer is swapped."""
-    import catalog.publish
-
-    swap = catalog.publish.swap_pointer
+    swap = swap_pointer
     inside: list[bool] = []
 
     def swapped(*arguments: object) -> bool:
