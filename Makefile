@@ -37,7 +37,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 test: check
-	$(RUN)/python -m pytest -m "not slow and not gpu"
+	$(RUN)/python -m pytest --numprocesses 2 --dist loadgroup -m "not slow and not gpu"
 
 test-slow: $(VENV)/.installed-asr
 	$(RUN)/python -m pytest -m "slow and not gpu"

@@ -24,6 +24,13 @@ os.environ.setdefault("RAY_AUTH_MODE", "token")
 os.environ.setdefault("RAY_AUTH_TOKEN", "a-token-of-this-test-session-only")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests with Ray run in one process, one after the other, however many there are."""
+    for item in items:
+        if item.get_closest_marker("ray"):
+            item.add_marker(pytest.mark.xdist_group("ray"))
+
+
 @pytest.fixture(scope="session")
 def starter() -> Pack:
     """The embedded pack, opened."""
