@@ -359,14 +359,15 @@ def test_corrupted_ranks_are_refused_though_good_ones_are_installed(
 ) -> None:
     spoiled = CORRUPTED[how](gzip.decompress(carried().read_bytes()))
     path = tmp_path / ("o200k_base.tiktoken" + (".gz" if packed else ""))
-    path.write_bytes(gzip.compress(spoiled, 1) if packed else spoiled)
+    path.write_bytes(gzip.compress(spoiled, 1, mtime=0) if packed else spoiled)
     with pytest.raises(PackMismatchError, match=O200K_SHA256) as refusal:
         load_base("o200k_base", tmp_path)
     assert str(path) in str(refusal.value)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"no gzip", gzip.compress(b"YQ== 0\n" * 99)[:-9], b"\x1f\x8b\x08\x00" * 9]
+    "content",
+    [b"", b"no gzip", gzip.compress(b"YQ== 0\n" * 99, mtime=0)[:-9], b"\x1f\x8b\x08\x00" * 9],
 )
 def test_a_torn_gzip_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "o200k_base.tiktoken.gz"
@@ -595,7 +596,7 @@ def test_a_missing_file_is_named(folder: Path, file: str) -> None:
 def test_a_pack_that_brings_its_ranks_is_bound_to_the_published_ones(folder: Path) -> None:
     shutil.copy(carried(), folder / "o200k_base.tiktoken.gz")
     assert lavender.load(folder).speakers == ("joe", "Zoë B.")
-    (folder / "o200k_base.tiktoken.gz").write_bytes(gzip.compress(b"YQ== 0\n"))
+    (folder / "o200k_base.tiktoken.gz").write_bytes(gzip.compress(b"YQ== 0\n", mtime=0))
     with pytest.raises(EngineError, match=O200K_SHA256):
         lavender.load(folder)
 
