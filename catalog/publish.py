@@ -119,7 +119,7 @@ class Publisher:
             choice = choose(roster)
             records = merged(roster, self.source.records, choice)
             release, files = self._released(roster, records, choice)
-            if roster.release and not self.would_change(roster, choice):
+            if roster.release and _is_no_news(roster.release, release, choice):
                 return Published(roster.release, choice, False, races_lost)
             self._put_objects(roster, records, choice)
             release = self._put_files(release, files, records, choice)
@@ -136,7 +136,7 @@ class Publisher:
         if roster.release is None or choice.fresh:
             return True
         release, _ = self._released(roster, merged(roster, self.source.records, choice), choice)
-        return not _says_the_same(roster.release, release)
+        return not _is_no_news(roster.release, release, choice)
 
     def _released(
         self, roster: Roster, records: ReleaseRecords, choice: Choice
@@ -248,7 +248,6 @@ class Publisher:
         choice: Choice,
     ) -> Release:
         """The files of the release; the one that says what it is comes last."""
-        names = copy_names({key: clip.record for key, clip in records.clips.items()})
 
         def copy(clip: PublishedClip) -> None:
             record = clip.record
@@ -262,6 +261,7 @@ class Publisher:
         for name, data in files.items():
             self._put_file(release, name, data)
         if self.copies:
+            names = copy_names({key: clip.record for key, clip in records.clips.items()})
             for _ in in_threads(copy, records.clips.values()):
                 pass
         # One that is there is of a publisher that was killed, or is as fast, with the same bytes.
@@ -290,8 +290,10 @@ def merged(roster: Roster, source: Records, choice: Choice) -> ReleaseRecords:
     return ReleaseRecords(clips, roster.records.voices, choice.about)
 
 
-def _says_the_same(old: Release, new: Release) -> bool:
+def _is_no_news(old: Release, new: Release, choice: Choice) -> bool:
     """Whether a new release would say nothing that the old one does not; a page may look better."""
+    if choice.fresh:
+        return False
     names = new.files.keys() - {PAGE}
     same_files = all(old.files.get(name) == new.files[name] for name in names)
     return same_files and old.objects == new.objects and old.not_renewed == new.not_renewed

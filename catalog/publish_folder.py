@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +12,7 @@ from catalog.errors import show
 from catalog.folder_store import FolderStore
 from catalog.publish import Choice, Source
 from catalog.publish_errors import PublishConflictError, PublishSourceError
-from catalog.records import ClipRecord
-from catalog.release_text import holds_samples
+from catalog.records import ClipRecord, facts_of_voice
 from catalog.roster import Records, Roster, audio_faults, read_records_of
 from catalog.store import Store
 
@@ -32,11 +30,7 @@ def open_source(folder: Path) -> Source:
 
 def facts_of_voices(records: Records) -> dict[str, JsonObject]:
     """What the folder's catalog.json says of its voices, without their samples."""
-    told = {name: json.loads(voice.text) for name, voice in records.voices.items()}
-    return {
-        name: {key: value for key, value in facts.items() if not holds_samples(key)}
-        for name, facts in told.items()
-    }
+    return {name: facts_of_voice(voice.text) for name, voice in records.voices.items()}
 
 
 def newest_algorithm(records: Records) -> str:

@@ -21,6 +21,8 @@ from catalog.records import (
     SourceRecord,
     TurnRecord,
     WindowRecord,
+    holds_samples,
+    passage_under,
 )
 from catalog.schema import MAX_SEED
 
@@ -199,22 +201,23 @@ class _Fields:
 def _clips(entry: _Fields) -> Iterator[FoundClip]:
     """Those of `sample`, and of `sample_turbo` and its like: there, `short` is `short-turbo`."""
     for key in entry.values:
-        if key == "sample" or key.startswith("sample_"):
-            yield from _samples(entry, key, key.removeprefix("sample").replace("_", "-"))
+        if holds_samples(key):
+            yield from _samples(entry, key)
     if "sample" not in entry.values:
         entry.inner("sample")  # refuses
 
 
-def _samples(entry: _Fields, key: str, suffix: str) -> Iterator[FoundClip]:
+def _samples(entry: _Fields, key: str) -> Iterator[FoundClip]:
     sample = entry.inner(key)
     if isinstance(sample.values.get("audio"), str):
-        passage = entry.maybe("passage", entry.name) or SOLE_PASSAGE
-        yield FoundClip((key,), _clip(entry, passage + suffix, sample))
+        passage = passage_under(key, entry.maybe("passage", entry.name) or SOLE_PASSAGE)
+        yield FoundClip((key,), _clip(entry, passage, sample))
         return
-    for passage in sample.values:
-        if fault := name_fault(passage + suffix):
-            raise sample.refuse("", f"{fault}, got {show(passage + suffix)}")
-        yield FoundClip((key, passage), _clip(entry, passage + suffix, sample.inner(passage)))
+    for name in sample.values:
+        passage = passage_under(key, name)
+        if fault := name_fault(passage):
+            raise sample.refuse("", f"{fault}, got {show(passage)}")
+        yield FoundClip((key, name), _clip(entry, passage, sample.inner(name)))
 
 
 def _clip(entry: _Fields, passage: str, sample: _Fields) -> ClipRecord:

@@ -8,6 +8,7 @@ A record tells of a past event: it is kept as it stands or replaced by that of a
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from array import array
@@ -225,6 +226,23 @@ def entry_json(clip: ClipRecord) -> JsonObject:
 def sample_json(clip: ClipRecord) -> JsonObject:
     """The `sample` of a clip, the same in both files."""
     return {key: value for key, value in _plain(clip).items() if key not in OUTSIDE_SAMPLE}
+
+
+def holds_samples(key: str) -> bool:
+    """Whether a key of a voice or an entry is one of those that clips stand under: `sample`, and in
+    loudkit's files others beside it, such as `sample_turbo`."""
+    return key == "sample" or key.startswith("sample_")
+
+
+def passage_under(key: str, passage: str) -> str:
+    """The id of what is called `passage` there: `short` of `sample_turbo` is `short-turbo`."""
+    return passage + key.removeprefix("sample").replace("_", "-")
+
+
+def facts_of_voice(voice: str) -> JsonObject:
+    """A voice, from its text in catalog.json, without its samples."""
+    found: JsonObject = json.loads(voice)
+    return {key: value for key, value in found.items() if not holds_samples(key)}
 
 
 def spoken_language_id(voice: JsonObject, sample: JsonObject) -> str:

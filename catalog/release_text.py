@@ -13,6 +13,7 @@ from itertools import groupby
 
 from catalog.canonical import JsonObject, canonical_text
 from catalog.json_spans import indented, members, values_at
+from catalog.records import facts_of_voice, holds_samples
 from catalog.roster import PublishedClip, PublishedVoice
 from catalog.site_listing import STALE, Listing, by_sha256, listing_of
 
@@ -101,7 +102,7 @@ def _voice(
         for clip in clips
         if (text := stood.get(clip.record.passage)) and json.loads(text) == json.loads(clip.sample)
     }
-    facts = about if about is not None else _facts(whole_text)
+    facts = about if about is not None else facts_of_voice(whole_text)
     told = {key: json.loads(text) for key, text in base.items()}
     as_before = all(told.get(key) == value for key, value in facts.items())
     if published and as_before and kept == set(places) == {c.record.passage for c in clips}:
@@ -133,17 +134,6 @@ def _voice(
     if list(base) == sorted(base):
         found = dict(sorted(found.items()))
     return _object(found, 2)
-
-
-def holds_samples(key: str) -> bool:
-    """Whether a key of a voice or an entry is one of those that clips stand under."""
-    return key == _SAMPLE or key.startswith(_SAMPLE + "_")
-
-
-def _facts(voice: str) -> JsonObject:
-    """A voice without its samples."""
-    found: JsonObject = json.loads(voice)
-    return {key: value for key, value in found.items() if not holds_samples(key)}
 
 
 def _object(found: Mapping[str, str], depth: int) -> str:

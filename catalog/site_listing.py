@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from catalog.canonical import JsonObject
 from catalog.record_reading import SOLE_PASSAGE
-from catalog.records import spoken_language_id
+from catalog.records import holds_samples, passage_under, spoken_language_id
 
 MAX_CLIPS = 5000
 """Players on one page; of a larger catalog every voice shows its first clips."""
@@ -186,13 +186,12 @@ def clips_of(voice: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     read. What has no audio is no clip.
     """
     for key, value in voice.items():
-        if key != "sample" and not key.startswith("sample_"):
+        if not holds_samples(key):
             continue
         inner = value if isinstance(value, dict) else {}
-        suffix = key.removeprefix("sample").replace("_", "-")
         if isinstance(inner.get("audio"), str):
-            yield SOLE_PASSAGE + suffix, inner
+            yield passage_under(key, SOLE_PASSAGE), inner
             continue
         for passage, sample in inner.items():
             if isinstance(sample, dict) and isinstance(sample.get("audio"), str):
-                yield passage + suffix, sample
+                yield passage_under(key, passage), sample

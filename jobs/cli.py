@@ -75,7 +75,7 @@ def render(
 ) -> int:
     """Render what CATALOG asks for and OUT does not have yet."""
     from engine.execution import ExecutionConfig
-    from jobs.progress import TerminalLine, progress_for
+    from jobs.progress import progress_for
     from jobs.render import RenderOptions, first_failures, run_render
 
     kind, count = placed(device, workers)
@@ -93,11 +93,7 @@ def render(
         max_failures=0 if fail_fast else max_failures,
         allow_mixed=allow_mixed,
     )
-    progress = progress_for(as_json=as_json)
-    if isinstance(progress, TerminalLine):
-        with progress:
-            result = run_render(options, progress)
-    else:
+    with progress_for(as_json=as_json) as progress:
         result = run_render(options, progress)
     counts = result.counts
     if as_json:

@@ -134,7 +134,7 @@ def rebuild(
     """
     from catalog.files import write_atomic
     from engine.execution import ExecutionConfig
-    from jobs.progress import TerminalLine, progress_for
+    from jobs.progress import progress_for
     from jobs.rebuild import RebuildOptions, run_rebuild
     from jobs.rebuild_summary import headline, summary_json, summary_markdown
     from jobs.render import RenderOptions
@@ -161,11 +161,7 @@ def rebuild(
         remove_orphans=remove_orphans,
         copies=copies,
     )
-    progress = progress_for(as_json=as_json)
-    if isinstance(progress, TerminalLine):
-        with progress:
-            result = run_rebuild(options, progress)
-    else:
+    with progress_for(as_json=as_json) as progress:
         result = run_rebuild(options, progress)
     told = summary_json(options, result)
     for path, text in ((summary, json.dumps(told, indent=1)), (markdown, summary_markdown(told))):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Protocol, Self
@@ -170,8 +171,11 @@ def eta_s(counts: Counts, elapsed_s: float) -> float | None:
     return round(elapsed_s / made * (counts.planned - counts.settled), 1)
 
 
-def progress_for(*, as_json: bool) -> TerminalLine | JsonLines:
+@contextmanager
+def progress_for(*, as_json: bool) -> Iterator[Progress]:
     """A moving line when a person watches, JSON lines otherwise."""
     if not as_json and sys.stderr.isatty():
-        return TerminalLine()
-    return JsonLines(sys.stdout)
+        with TerminalLine() as line:
+            yield line
+    else:
+        yield JsonLines(sys.stdout)
